@@ -45,6 +45,8 @@ EVAL = [
 VIZ = ['matplotlib>=3.10,<4']
 TEST = [
     'hypothesis>=6.130,<7',
+    # Types of the public API.
+    'mypy>=2.4,<3',
     'packaging>=24',
     'pytest>=9,<10',
     'pytest-xdist>=3.8,<4',
@@ -119,7 +121,7 @@ setup(
         'jepa_text.configs.studies': 'configs/studies',
     },
     package_data={
-        'jepa_text': ['**/*.json', '**/*.html'],
+        'jepa_text': ['**/*.json', '**/*.html', 'shipped/*/*', '*.pyi', 'py.typed'],
         'jepa_text.data': ['bundled/*'],
     },
     install_requires=CORE,

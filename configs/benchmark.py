@@ -1,14 +1,16 @@
 """Timing of training steps against each other on this machine.
 
-    jepa-text benchmark --config=benchmark:objectives --workdir=runs/objectives
+    jepa-text benchmark benchmark:objectives --workdir=runs/objectives
 
-The argument is a comparison: one of CASES, or a sweep and its values, as in
-`batch,16,32,64` or `attention,xla,cudnn` (by default, those in SWEEPS). At a larger
-size, such as on a GPU:
+The preset is a comparison: one of CASES, or a sweep and its values, as in
+`batch,values=16,32,64` or `attention,values=xla,cudnn` (by default, those in SWEEPS). At
+a larger size, such as on a GPU:
 
     --config.model.preset=210m --config.model.dtype=bfloat16 --config.vocab_size=128256
     --config.row_length=2048 --config.rows=16
 """
+
+from typing import Literal
 
 from ml_collections import ConfigDict
 
@@ -56,15 +58,14 @@ def _sweep(name, values):
     return tuple(cases)
 
 
-def get_config(argument='peer'):
-    """Returns the config of one comparison, such as 'objectives' or 'batch,16,32'."""
-    name, *values = argument.split(',')
-    if name not in SWEEPS and (name not in CASES or values):
-        raise ValueError(f'{argument!r} is not one of {", ".join([*CASES, *SWEEPS])}.')
-    if name == 'batch' and not all(value.isdecimal() for value in values):
-        raise ValueError(f'{argument!r}: batches are numbers of rows, as batch,16,32.')
+def get_config(comparison: Literal[*CASES, *SWEEPS] = 'peer', *, values=()):
+    """Returns the config of one comparison, with the values of a sweep."""
+    if values and comparison not in SWEEPS:
+        raise ValueError(f'{comparison!r} takes no values; sweeps: {", ".join(SWEEPS)}.')
+    if comparison == 'batch' and not all(map(str.isdecimal, values)):
+        raise ValueError(f'values={values}: batches are numbers of rows, as 16,32.')
     config = ConfigDict()
-    config.name = name
-    config.telemetry = dict(every=0)
-    config.cases = _sweep(name, values) if name in SWEEPS else CASES[name]
+    config.name = comparison
+    config.telemetry = dict(every_steps=0)
+    config.cases = CASES.get(comparison) or _sweep(comparison, values)
     return config

@@ -14,7 +14,7 @@ def get_config():
     config = shared('quickstart').get_config()
     config.name = 'collapse'
     config.steps = 800
-    config.telemetry = dict(every=20)
+    config.telemetry = dict(every_steps=20)
     ema = dict(distance='cosine', momentum=dict(name='linear', start=0.99, end=1.0))
     none = dict(distance='mse', normalize='none', momentum=None, stop_gradient=False)
     sigreg = dict(name='sigreg', weight=0.5)

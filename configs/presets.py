@@ -3,6 +3,19 @@
 Used by configs/toy.py and configs/pretrain.py, each at its own scale.
 """
 
+SUMMARIES = {
+    'clm': 'predicts the next token, as a decoder',
+    'mlm': 'predicts masked tokens, as BERT',
+    'clm_mlm': 'a quarter of CLM, then MLM, in one run: arXiv 2507.00994',
+    'clm_mlm_half': 'half of CLM, then MLM: arXiv 2507.00994',
+    'mixture': 'CLM and MLM at once, mixed by rows: future work there',
+    'clm_jepa_mlm': 'a quarter of CLM, then JEPA + MLM at once, at equal weights',
+    'jepa_mlm': 'the same, the gradient of the latent loss kept at half of that of MLM',
+    'jepa_mlm_paper': 'I-JEPA + MLM: arXiv 2606.05173 as described, with its bugs fixed',
+    'data2vec': 'averaged layers of an EMA target, and MLM: arXiv 2202.03555',
+    'lejepa_mlm': 'JEPA + MLM with SIGReg instead of EMA: arXiv 2511.08544',
+}
+
 
 def presets(
     rate=0.3,
@@ -14,7 +27,7 @@ def presets(
     predictor=None,
     paper_predictor=None,
 ):
-    """Returns {name: phases}.
+    """Returns {name: phases} of the names in SUMMARIES.
 
     rate               share of the tokens that are masked, except where a paper has its
                        own
@@ -40,24 +53,20 @@ def presets(
     return {
         'clm': (dict(objective=clm),),
         'mlm': (dict(objective=mlm),),
-        # arXiv 2507.00994: a quarter, or half, of CLM, then MLM, in one run.
-        'clm_mlm': (dict(share=0.25, objective=clm), dict(objective=mlm)),
-        'clm_mlm_half': (dict(share=0.5, objective=clm), dict(objective=mlm)),
-        # Both at once, mixed by rows: mentioned there as future work.
+        'clm_mlm': (dict(fraction=0.25, objective=clm), dict(objective=mlm)),
+        'clm_mlm_half': (dict(fraction=0.5, objective=clm), dict(objective=mlm)),
         'mixture': (
             dict(objective=dict(name='mixture', parts=(clm, mlm), shares=(1, 3))),
         ),
-        # A quarter of CLM, then JEPA + MLM in one masked forward pass, at equal weights.
-        'clm_jepa_mlm': (dict(share=0.25, objective=clm), hybrid(ema)),
-        # Ours: the same, but the gradient of the latent loss is kept at half of that of
-        # MLM. This does not work from scratch: before MLM has learned anything the
-        # targets collapse, and with them the latent gradient (LOG.md).
+        'clm_jepa_mlm': (dict(fraction=0.25, objective=clm), hybrid(ema)),
+        # Does not work from scratch: before MLM has learned anything the targets
+        # collapse, and with them the latent gradient (LOG.md).
         'jepa_mlm': (
-            dict(share=0.25, objective=clm),
+            dict(fraction=0.25, objective=clm),
             hybrid(ema, balance=dict(name='gradient_ratio', ratio=0.5)),
         ),
-        # arXiv 2606.05173 as described, with its bugs fixed: I-JEPA's blocks, 15% masked
-        # as 80/10/10, EMA 0.996 to 1, lambda learned and clamped.
+        # I-JEPA's blocks, 15% masked as 80/10/10, EMA 0.996 to 1, lambda learned and
+        # clamped.
         'jepa_mlm_paper': (
             dict(
                 objective=dict(
@@ -69,9 +78,8 @@ def presets(
                 )
             ),
         ),
-        # arXiv 2202.03555 with MLM as a second loss: spans of 4, averaged layers. Here
-        # the outputs of whole blocks (the residual stream) are averaged; there, those of
-        # the feed-forward networks, before they are added to it.
+        # Spans of 4. Here the outputs of whole blocks (the residual stream) are averaged;
+        # there, those of the feed-forward networks, before they are added to it.
         'data2vec': (
             hybrid(
                 dict(
@@ -84,7 +92,6 @@ def presets(
                 mlm=dict(rate=0.35, sampler='span', span_length=4, tied=tied),
             ),
         ),
-        # arXiv 2511.08544: no EMA and no stop-gradient; SIGReg prevents collapse.
         'lejepa_mlm': (
             hybrid(
                 dict(

@@ -1,13 +1,13 @@
 """Pretraining as in the papers, at full scale, on your text.
 
-    jepa-text plan  --config=pretrain:jepa_mlm,610m --hardware=h100:64
-    jepa-text train pretrain:clm_mlm,210m --workdir=runs/clm_mlm \\
+    jepa-text plan pretrain:jepa_mlm,size=610m --hardware=h100:64
+    jepa-text train pretrain:clm_mlm,size=210m --workdir=runs/clm_mlm \\
         --config.prepare.source.path=texts/ --config.prepare.tokenizer=tokenizer.json
 
-The argument is a preset of configs/presets.py and a size: 210m, 610m or 1b, with the
+The presets are those of configs/presets.py. The sizes 210m, 610m and 1b have the
 optimizer, schedule, masking and tokens per step of arXiv 2507.00994 (2.36 M, for 42,000
-steps: 99 G tokens), or 35m, with those of arXiv 2606.05173. The default size is 35m for
-`jepa_mlm_paper`, else 610m. The rows differ:
+steps: 99 G tokens), 35m those of arXiv 2606.05173; `toy` is configs/toy.py, for two
+cores. The rows of the papers differ:
 
                  arXiv 2507.00994                      here
     sequences    of 12 to 2,036 tokens, 1,024 on       rows of 2,048 (35m: 128), of whole
@@ -29,16 +29,18 @@ With --config.baseline=flops, phases with a latent loss are replaced by MLM with
 the same FLOPs.
 """
 
+from typing import Literal
+
 from ml_collections import ConfigDict
 
 from jepa_text.settings.config_file import shared
 
-SIZES = ('35m', '210m', '610m', '1b')
+PRESETS = shared('presets').SUMMARIES
 
 
 def phases(preset, size):
     """Returns the phases of a preset with the hyperparameters of the papers."""
-    made = shared('presets').presets(
+    return shared('presets').presets(
         # Tokens are sampled independently, as in both papers; 0.4 is the default rate of
         # arXiv 2507.00994.
         rate=0.4,
@@ -50,18 +52,17 @@ def phases(preset, size):
         predictor=dict(predictor_width=1024),
         # 192 in the released code; 512 in its README.
         paper_predictor=dict(predictor_width=192, predictor_depth=6, predictor_heads=8),
-    )
-    if preset not in made:
-        raise ValueError(f'{preset!r} is not one of {", ".join(made)}.')
-    return made[preset]
+    )[preset]
 
 
-def get_config(argument='clm_mlm'):
-    """Returns the config of a preset and a size, as 'clm_mlm_half,610m'."""
-    preset, _, size = argument.partition(',')
-    size = size or ('35m' if preset == 'jepa_mlm_paper' else '610m')
-    if size not in SIZES:
-        raise ValueError(f'size {size!r} is not one of {", ".join(SIZES)}.')
+def get_config(
+    preset: Literal[*PRESETS] = 'clm_mlm',
+    *,
+    size: Literal['toy', '35m', '210m', '610m', '1b'] = '610m',
+):
+    """Returns the config of a preset at a size."""
+    if size == 'toy':
+        return shared('toy').get_config(preset)
     config = ConfigDict()
     config.prepare = dict(
         source=dict(name='jsonl', path='', field='text'),
@@ -69,7 +70,7 @@ def get_config(argument='clm_mlm'):
         row_length=2048,
         shards=64,
     )
-    config.log_every = 20
+    config.log_every_steps = 20
     config.geometry = dict(texts=2048)
     config.name = f'{preset}_{size}'
     config.phases = phases(preset, size)
@@ -87,7 +88,7 @@ def _as_2507_00994(config, size):
     config.model = dict(name='transformer', preset=size, remat='names', dtype='bfloat16')
     # Weight decay applies to all parameters there, including norms and embeddings.
     config.optimizer = dict(name='adamw', eps=1e-5, decay_paths='^(?!balance/)')
-    config.schedule = dict(name='wsd', peak=5e-4, warmup=2000, decay=2000)
+    config.schedule = dict(name='wsd', peak=5e-4, warmup_steps=2000, decay_steps=2000)
     config.plan = dict(vocab_size=128_256)
     return config
 
@@ -113,6 +114,6 @@ def _small(config):
     )
     config.optimizer = dict(name='adamw', b2=0.999, weight_decay=0.05)
     # Their warm-up was meant to be a tenth of the run, but was longer than the run.
-    config.schedule = dict(name='warmup_cosine', peak=5e-5, warmup=0.1, end=1e-6)
+    config.schedule = dict(name='warmup_cosine', peak=5e-5, warmup_fraction=0.1, end=1e-6)
     config.plan = dict(vocab_size=30_522)
     return config

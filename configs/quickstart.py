@@ -23,10 +23,12 @@ def get_config():
     # batch -> hidden -> loss -> update
     config.model = dict(name='transformer', preset='toy', scan=False)
     config.optimizer = dict(name='adamw')
-    config.schedule = dict(name='wsd', peak=3e-3, warmup=0.05, decay=0.2)
+    config.schedule = dict(
+        name='wsd', peak=3e-3, warmup_fraction=0.05, decay_fraction=0.2
+    )
 
-    config.evaluate = dict(every=325, max_rows=256)
-    config.checkpoint = dict(every=325, keep=2)
+    config.evaluate = dict(every_steps=325, max_rows=256)
+    config.checkpoint = dict(every_steps=325, keep=2)
 
     # Heads tied to the embedding: 0.13 nats better at this size.
     mlm = dict(name='mlm', rate=0.3, tied=True)
@@ -38,7 +40,7 @@ def get_config():
         latent=dict(distance='cosine', momentum=dict(name='linear', start=0.99, end=1.0)),
         predictor='mlp',
     )
-    first = dict(share=0.25, objective=clm)
+    first = dict(fraction=0.25, objective=clm)
     config.runs = (
         dict(name='mlm', phases=(dict(objective=mlm),)),
         dict(name='clm_mlm', phases=(first, dict(objective=mlm))),

@@ -14,6 +14,7 @@ tasks, in the folders below sets/ that `examine` lists.
 
 from typing import NamedTuple
 
+from jepa_text.settings import ranges
 from jepa_text.settings.config_file import shared
 
 PER = {'paper': 1, 'desk': 30, 'smoke': 1000}  # steps of the paper per step
@@ -66,53 +67,35 @@ class Scale(NamedTuple):
         """Returns the schedule of the paper: 2,000 steps of warm-up, 2,000 of decay."""
         peak = 5e-4 if self.name == 'paper' else 3e-3
         few = self.steps(2000)
-        return dict(name='wsd', peak=peak, warmup=few, decay=few) | changes
+        return dict(name='wsd', peak=peak, warmup_steps=few, decay_steps=few) | changes
 
 
-def begun(name, argument, paper='mlm,610m'):
-    """Returns (config of a study without its runs, Scale) of 'scale=desk,seeds=3'.
+def begun(name, scale, seeds=0, **paper):
+    """Returns (config of a study without its runs, Scale).
 
-    `paper` is the argument of configs/pretrain.py at paper scale. Raises ValueError for
-    an unknown scale or key, or an invalid number of seeds.
+    `seeds` is their number; 0: SEEDS. `paper` are the arguments of configs/pretrain.py
+    at paper scale. Raises ValueError for an invalid number of seeds.
     """
-    which, seeds, _ = parsed(argument, SEEDS)
-    scale = Scale(which)
+    ranges.number('seeds', seeds, minimum=0)
+    scale = Scale(scale)
     if scale.name == 'paper':
-        config = shared('pretrain').get_config(paper)
+        config = shared('pretrain').get_config(**{'preset': 'mlm', **paper})
         del config.phases
     else:
         config = shared('quickstart').get_config()
         del config.runs
     config.name = f'{name}_{scale.name}'
-    config.seeds = tuple(range(seeds))
+    config.seeds = tuple(range(seeds or SEEDS[scale.name]))
     config.report = dict(claims=name)
     {'paper': _paper, 'desk': _desk, 'smoke': _smoke}[scale.name](config, scale)
     return config, scale
 
 
-def parsed(argument, seeds_of, *more):
-    """Parses 'scale=desk,seeds=5' into (scale, number of seeds, {other key: value}).
-
-    `seeds_of` is {scale: default number of seeds}; `more` are the other keys.
-    """
-    given = dict(word.partition('=')[::2] for word in argument.split(',') if word)
-    keys = ('scale', 'seeds', *more)
-    if unknown := given.keys() - set(keys):
-        raise ValueError(f'{min(unknown)!r} is not one of {", ".join(keys)}.')
-    scale = given.pop('scale', 'desk')
-    if scale not in seeds_of:
-        raise ValueError(f'scale={scale!r} is not one of {", ".join(seeds_of)}.')
-    seeds = given.pop('seeds', str(seeds_of[scale]))
-    if not seeds.isdecimal() or not int(seeds):
-        raise ValueError(f'seeds={seeds!r} must be an integer at least 1.')
-    return scale, int(seeds), given
-
-
 def _paper(config, scale):
     """Sets the hardware, the intervals for 192 devices, and the paper's evaluation."""
     config.plan.hardware = 'mi250x:192'
-    config.evaluate = dict(every=2000)
-    config.checkpoint = dict(every=2000, keep=1)
+    config.evaluate = dict(every_steps=2000)
+    config.checkpoint = dict(every_steps=2000, keep=1)
     config.examine = examine()
 
 
@@ -120,8 +103,8 @@ def _desk(config, scale):
     config.schedule = scale.wsd()
     config.plan = dict(hardware='h100')
     # At this interval the probe on 3,000 texts takes a quarter of the time, not half.
-    config.evaluate = dict(every=200, max_rows=256, tasks=('bundled',))
-    config.checkpoint = dict(every=500, keep=1)
+    config.evaluate = dict(every_steps=200, max_rows=256, tasks=('bundled',))
+    config.checkpoint = dict(every_steps=500, keep=1)
 
 
 def _smoke(config, scale):
@@ -129,9 +112,9 @@ def _smoke(config, scale):
     config.model = dict(name='transformer', preset='tiny', scan=False)
     config.data.batch_size = 4
     config.plan = dict(hardware='h100')
-    config.log_every = 1
-    config.evaluate = dict(every=21, max_rows=32, tasks=('bundled',))
-    config.checkpoint = dict(every=100, keep=1)
+    config.log_every_steps = 1
+    config.evaluate = dict(every_steps=21, max_rows=32, tasks=('bundled',))
+    config.checkpoint = dict(every_steps=100, keep=1)
     config.study = dict(tasks=('word_order',))
 
 

@@ -11,10 +11,13 @@ the model.
     scale=desk     the benchmark: five seeds, and probes of the split 'test'
     scale=tune     one seed, without the split 'test': for experiments
 
-`only=muon` runs one entry, `only=muon+hybrid` two; `seeds=3` sets the number of seeds.
+`only=muon` runs one entry, `only=muon,hybrid` two; `seeds=3` sets the number of seeds.
 LOG.md lists what was tried and how much it gained.
 """
 
+from typing import Literal
+
+from jepa_text.settings import resolve
 from jepa_text.settings.config_file import shared
 
 SEEDS = {'desk': 5, 'tune': 1}
@@ -38,7 +41,7 @@ MUON_420 = dict(
         ns_steps=3,
         ns_lower=0.01,
     ),
-    schedule=dict(name='wsd', peak=4e-3, warmup=0.05, decay=0.65),
+    schedule=dict(name='wsd', peak=4e-3, warmup_fraction=0.05, decay_fraction=0.65),
 )
 
 
@@ -47,9 +50,9 @@ def mlm(rate=0.3):
     return dict(name='mlm', rate=rate, tied=True)
 
 
-def first_clm(objective, share=0.25):
-    """Returns the phases: CLM for a share of the steps, then another objective."""
-    return (dict(share=share, objective=CLM), dict(objective=objective))
+def first_clm(objective, fraction=0.25):
+    """Returns the phases: CLM for a fraction of the steps, then another objective."""
+    return (dict(fraction=fraction, objective=CLM), dict(objective=objective))
 
 
 def entries():
@@ -68,19 +71,17 @@ def entries():
     }
 
 
-def get_config(argument=''):
-    """Returns the config of, for example, 'scale=desk,seeds=5,only=muon+hybrid'."""
-    scale, seeds, given = shared('scales').parsed(argument, SEEDS, 'only')
-    names = [name for name in given.get('only', '').split('+') if name]
+def get_config(*, scale: Literal['desk', 'tune'] = 'desk', seeds=0, only=()):
+    """Returns the config of some entries, or of all, at a scale."""
     config = shared('quickstart').get_config()
-    config.name, config.seeds = f'speed_{scale}', tuple(range(seeds))
-    config.steps, config.runs = STEPS, _runs(names)
+    config.name, config.seeds = f'speed_{scale}', tuple(range(seeds or SEEDS[scale]))
+    config.steps, config.runs = STEPS, _runs(only)
     config.prepare.source.test = True
     config.prepare.splits = ('train', 'heldout', 'test')
     # Checkpoints are only needed to resume.
-    config.checkpoint = dict(every=650, keep=1)
+    config.checkpoint = dict(every_steps=650, keep=1)
     config.plan = dict(hardware='h100')
-    config.evaluate = dict(every=25, max_rows=512)
+    config.evaluate = dict(every_steps=25, max_rows=512)
     config.study = dict(tasks=('word_order', 'bigram_shift'), split='test')
     if scale == 'tune':
         config.study = dict(tasks=())
@@ -89,6 +90,6 @@ def get_config(argument=''):
 
 def _runs(names):
     known = entries()
-    if unknown := [name for name in names if name not in known]:
-        raise ValueError(f'{unknown[0]!r} is not one of {", ".join(known)}.')
+    for name in names:
+        resolve.check_choice('only', name, known)
     return tuple(dict(name=name, **known[name]) for name in names or known)

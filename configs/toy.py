@@ -2,10 +2,12 @@
 
     jepa-text train toy:clm_mlm --workdir=runs/clm_mlm
 
-The argument is one of PRESETS, the phases of configs/presets.py at the size of the
-quickstart. With --config.baseline=flops, phases with a latent loss are replaced by MLM
-with the same FLOPs.
+The presets are those of configs/presets.py, at the size of the quickstart. With
+--config.baseline=flops, phases with a latent loss are replaced by MLM with the same
+FLOPs.
 """
+
+from typing import Literal
 
 from jepa_text.settings.config_file import shared
 
@@ -14,10 +16,8 @@ PRESETS = shared('presets').presets(
 )
 
 
-def get_config(preset='clm_mlm'):
+def get_config(preset: Literal[*PRESETS] = 'clm_mlm'):
     """Returns the shared keys of configs/quickstart.py with the phases of a preset."""
-    if preset not in PRESETS:
-        raise ValueError(f'{preset!r} is not one of {", ".join(PRESETS)}.')
     config = shared('quickstart').get_config()
     del config.runs
     config.name = preset

@@ -1,7 +1,8 @@
-"""Generates pages of the documentation from the code: the tree and the reference.
+"""Generates the reference of the documentation from the code: a page for each module, and
+their list by layer.
 
-mkdocs runs this file through mkdocs-gen-files. The description of a file in the tree is
-the first sentence of its docstring, so the tree cannot be out of date.
+mkdocs runs this file through mkdocs-gen-files. The description of a file is the first
+sentence of its docstring, so the list cannot be out of date.
 """
 
 import ast
@@ -12,6 +13,8 @@ import mkdocs_gen_files
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / 'jepa_text'
+# A search lists the guides and the public names first.
+BEHIND = '---\nsearch:\n  boost: 0.2\n---\n\n'
 
 
 def docstring(path):
@@ -31,35 +34,15 @@ def layers():
     for node in tests.body:
         if isinstance(node, ast.Assign) and node.targets[0].id == 'LAYERS':
             return ast.literal_eval(node.value)
-    raise LookupError('tests/test_layers.py has no LAYERS, which the tree is sorted by.')
+    raise LookupError('tests/test_layers.py has no LAYERS.')
 
 
-def tree(folder, order=()):
-    """Lines of files and folders, each with what it is for, as `order` has them; others
-    by name, files first."""
-    depth = len(folder.relative_to(ROOT).parts)
-    rank = {name: place for place, name in enumerate(order)}
-    parts = [
-        path
-        for path in folder.iterdir()
-        if (path.suffix == '.py' or any(path.glob('*.py'))) and path.stem[:2] != '__'
-    ]
-    for path in sorted(parts, key=lambda p: (rank.get(p.stem, -1), p.is_dir(), p.name)):
-        name = '  ' * depth + path.name + '/' * path.is_dir()
-        about = path / '__init__.py' if path.is_dir() else path
-        yield f'{name:<28}{first_sentence(about)}'
-        if path.is_dir():
-            yield from tree(path)
-
-
-def modules():
-    """(dotted name, file) of all files with something public in them."""
-    for path in sorted(PACKAGE.rglob('*.py')):
+def modules(layer):
+    """(dotted name, file) of all files of a layer with something public in them."""
+    for path in [PACKAGE / f'{layer}.py', *sorted((PACKAGE / layer).rglob('*.py'))]:
         parts = path.relative_to(ROOT).with_suffix('').parts
-        if parts[-1] != '__init__':
-            yield '.'.join(parts), path
-        elif defines(path):
-            yield '.'.join(parts[:-1]), path
+        if path.exists() and (parts[-1] != '__init__' or defines(path)):
+            yield '.'.join(parts).removesuffix('.__init__'), path
 
 
 def defines(path):
@@ -75,21 +58,21 @@ def write(name, text):
 
 
 def main():
-    """Writes design.md with its tree, reference.md, and a page for each module."""
-    lines = '\n'.join(tree(PACKAGE, layers()))
-    text = (ROOT / 'docs' / 'design.md').read_text(encoding='utf-8')
-    write(
-        'design.md', text.replace('<!-- tree -->', f'```text\njepa_text/\n{lines}\n```')
-    )
-    rows = []
-    for name, path in modules():
-        short = name.removeprefix('jepa_text.')
-        rows.append(f'| [`{short}`](reference/{short}.md) | {first_sentence(path)} |')
-        write(f'reference/{short}.md', f'# {short}\n\n::: {name}\n')
-    top = (ROOT / 'docs' / 'reference.md').read_text(encoding='utf-8')
-    write(
-        'reference.md', top + '\n| module | description |\n|---|---|\n' + '\n'.join(rows)
-    )
+    """Writes a page for each module, and reference.md, which lists them by layer."""
+    lines = [(ROOT / 'docs' / 'reference.md').read_text(encoding='utf-8')]
+    for layer in layers():
+        about = PACKAGE / layer / '__init__.py'
+        if about.exists():
+            lines.append(f'\n## {layer}\n\n{first_sentence(about)}.\n')
+        else:
+            lines.append(f'\n## {layer}\n')
+        lines.append('| module | description |\n|---|---|')
+        for name, path in modules(layer):
+            short = name.removeprefix('jepa_text.')
+            page = f'reference/{short}.md'
+            lines.append(f'| [`{short}`]({page}) | {first_sentence(path)} |')
+            write(page, f'{BEHIND}# {short}\n\n::: {name}\n')
+    write('reference.md', '\n'.join(lines))
 
 
 main()

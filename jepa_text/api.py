@@ -7,17 +7,22 @@ steps     the state, the compiled step and the batches, for a loop of one's own
 
 import contextlib
 import dataclasses
+import os
 import tempfile
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from ml_collections import ConfigDict
 
 from jepa_text import commands
 from jepa_text.settings import config_file, schema
 
+if TYPE_CHECKING:
+    from jepa_text.pretrained.load import Pretrained
 
-def config(name, **keys):
+
+def config(name: str, **keys: Any) -> ConfigDict:
     """Returns the ConfigDict of a config with keys set, as the command line sets them.
 
     name     a shipped config or a file, with its argument: 'toy:clm_mlm', 'my.py'
@@ -29,10 +34,8 @@ def config(name, **keys):
     >>> config('toy:clm_mlm', steps=200).steps
     200
     """
-    from ml_collections import ConfigDict
-
     file = config_file.read(name)
-    command = _command_of(name, file)
+    command = commands.command_of(name, file)
     root, flags = commands.root_of(command, file), commands.COMMANDS[command].keys
     settings = [(flags.get(key, key), value) for key, value in keys.items()]
     made = config_file.with_settings(root, file, settings)
@@ -40,50 +43,47 @@ def config(name, **keys):
     return ConfigDict(made)
 
 
-def _command_of(name, file):
-    """Returns the command that a config is for: by its name, or by its keys."""
-    stem = Path(name.partition(':')[0]).stem
-    if stem in commands.COMMANDS:
-        return stem
-    return 'study' if 'runs' in file else 'train'
-
-
 @dataclasses.dataclass(frozen=True)
 class Run:
     """A trained run: its workdir, and its final TrainState (training/state.py)."""
 
     workdir: str
-    state: Any
+    state: Any = dataclasses.field(repr=False)
 
-    def model(self):
+    def model(self) -> 'Pretrained':
         """Returns the model of the newest checkpoint, as `load` does."""
         from jepa_text.pretrained.load import load
 
         return load(self.workdir)
 
     @property
-    def metrics(self):
+    def metrics(self) -> Any:
         """The logged metrics, a row per step and a column per name, NaN where a step has
         none: a pandas DataFrame, or {name: array} if pandas is not installed."""
         from jepa_text.running import metrics
 
-        merged = {}
+        merged: dict[int, dict] = {}
         for row in metrics.read(self.workdir):
             merged.setdefault(row['step'], {}).update(row)
         return _table([*merged.values()])
 
 
-def train(config, workdir):
-    """Trains the run of a config in a workdir, or resumes it; returns the Run.
+def train(config: ConfigDict | dict, workdir: str | os.PathLike) -> Run:
+    """Trains the run of a config in a workdir, or resumes it.
 
-    `config` is a ConfigDict or a dict. Raises what training/train.py raises.
+    Raises what training/train.py raises.
     """
     from jepa_text.evaluation import train_command
 
     return Run(str(workdir), train_command.trained(config, workdir))
 
 
-def evaluate(models, tasks, workdir=None, **keys):
+def evaluate(
+    models: str | Iterable[str],
+    tasks: str | Iterable[str],
+    workdir: str | os.PathLike | None = None,
+    **keys: Any,
+) -> Any:
     """Fine-tunes models on tasks and returns their test scores: a table with a row for
     each model, task and metric.
 
@@ -104,7 +104,12 @@ def evaluate(models, tasks, workdir=None, **keys):
     return _table(summary.beside_controls(summary.rows(chosen)))
 
 
-def analyze(models, tasks='bundled', workdir=None, **keys):
+def analyze(
+    models: str | Iterable[str],
+    tasks: str | Iterable[str] = 'bundled',
+    workdir: str | os.PathLike | None = None,
+    **keys: Any,
+) -> Any:
     """Analyzes what the vectors of models hold, and returns a table with a row for each
     model, task and value that has a control.
 

@@ -1,10 +1,14 @@
 """The commands of the command line: what each calls, and the flags that it takes."""
 
 import dataclasses
+import functools
 import importlib
 import inspect
+import re
+import typing
+from pathlib import Path
 
-from jepa_text.settings import display, resolve
+from jepa_text.settings import config_file, display, ranges, resolve
 
 TRAIN = 'jepa_text.training.config'
 STUDY = 'jepa_text.study.study'
@@ -39,14 +43,17 @@ class Command:
 
 STEPS = {'steps': 'steps', 'tokenizer': 'prepare.tokenizer'}
 FINETUNING = {'steps': 'finetuning.steps'}
+MODEL = "a run, or 'hf:' and a name or folder"
+TASK = 'a file of texts and labels, or NAME or NAME@PATH'
 EXAMINED = {
-    'model': ('models', "a run, or 'hf:' and a name or folder; several: A,B"),
-    'task': ('tasks', 'a file of texts and labels, or NAME or NAME@PATH; several: A,B'),
+    'model': ('models', f'{MODEL}; several: A,B'),
+    'task': ('tasks', f'{TASK}; several: A,B'),
 }
 TOKENIZER = 'bpe:8192'
 TEXT = (
     'a file or folder of texts to train on: .txt, .jsonl, .csv or .parquet. The rows go '
-    f'to WORKDIR-rows; without --tokenizer, one is trained on the text ({TOKENIZER})'
+    'to WORKDIR-rows, or of `prepare` to WORKDIR; without --tokenizer, one is trained on '
+    f'the text ({TOKENIZER})'
 )
 ENGINE = {'engine': 'engine.name', 'jobs': 'engine.jobs'}
 DRY_RUN = {'dry-run': 'print what would be trained, and exit'}
@@ -55,7 +62,7 @@ COMMANDS = {
         'train a tokenizer on a corpus, or adapt an existing one',
         'jepa_text.training.tokenizer:run',
         'jepa_text.training.tokenizer',
-        '--config=tokenizer:bpe,2048 --workdir=runs/tokenizer-2048',
+        'tokenizer:bpe,vocab_size=2048 --workdir=runs/tokenizer-2048',
     ),
     'prepare': Command(
         'tokenize a corpus and pack it into rows; `train` does so by itself',
@@ -107,24 +114,25 @@ COMMANDS = {
         'jepa_text.evaluation.finetune_command',
         '--model=runs/clm_mlm --task=bundled --workdir=runs/tuned',
         FINETUNING,
-        arguments=EXAMINED,
+        arguments={'model': ('model', MODEL), 'task': ('task', TASK)},
     ),
     'plan': Command(
         'estimate the memory, time and price of a run; needs no accelerator',
         'jepa_text.planning.plan:plan',
         TRAIN,
-        'pretrain:jepa_mlm,610m --hardware=h100:64',
-        {key: f'plan.{key}' for key in ('hardware', 'mfu', 'price', 'compile')},
+        'pretrain:jepa_mlm,size=610m --hardware=h100:64',
+        {key: f'plan.{key}' for key in ('hardware', 'mfu', 'compile')}
+        | {'price': 'plan.dollars_per_chip_hour'},
     ),
     'benchmark': Command(
         'time training steps against each other',
         'jepa_text.planning.benchmark:benchmark',
         'jepa_text.planning.benchmark',
-        '--config=benchmark:objectives --workdir=runs/speed',
+        'benchmark:objectives --workdir=runs/speed',
     ),
     'export': Command(
         'export the run or hf: model in the workdir for transformers',
-        'jepa_text.pretrained.export:run',
+        'jepa_text.pretrained.export_command:run',
         None,
         '--workdir=runs/clm_mlm --to=exports/clm_mlm',
         {
@@ -132,10 +140,12 @@ COMMANDS = {
             'step': 'step of the checkpoint; default: the newest',
             'family': 'model family to write, such as llama',
             'license': 'license for the model card',
+            'dtype': 'float16 halves the file; default: float32',
         },
     ),
 }
-# Parts of a config that are chosen by name: files of a folder, or functions of a table.
+# Parts of a config that a name chooses: files of a folder, or functions of a table; those
+# with one function; and the functions that take the further keywords of some.
 FOLDERS = {
     'objective': 'objectives',
     'model': 'models',
@@ -143,14 +153,41 @@ FOLDERS = {
     'task': 'evaluation/tasks',
 }
 TABLES = {
-    'optimizer': ('jepa_text.optim.optimizers', 'OPTIMIZERS'),
-    'schedule': ('jepa_text.optim.schedules', 'SCHEDULES'),
+    'optimizer': 'optim.optimizers:OPTIMIZERS',
+    'schedule': 'optim.schedules:SCHEDULES',
+    'balance': 'objectives.latent.balance:RULES',
 }
+SECTIONS = {
+    'latent': 'objectives.latent.targets:Latent',
+    'regularizer': 'objectives.latent.targets:Regularizer',
+    'adapt': 'hf.adapt:Choices',
+}
+FURTHER = {
+    'transformer': 'models.transformer:Transformer',
+    'bert': 'models.bert:Bert',
+    'modernbert': 'models.modernbert:ModernBert',
+    'mntp': 'objectives.mlm:make',
+}
+# {key of a config: kind of its section}, where they differ.
+KINDS = {'tasks': 'task', 'parts': 'objective', 'mlm': 'objective'}
+KINDS |= dict.fromkeys(('momentum', 'rate', 'of'), 'schedule')
 SUPPLIED = ('tokenizer', 'length', 'steps', 'vocab_size', 'split')  # by the program
-INIT = 'write a config file to start from: jepa-text init FILE.py [--preset=NAME[,SIZE]]'
-USAGE = """jepa-text COMMAND CONFIG[:ARG] --workdir=DIR [--config.KEY=VALUE ...]
+INIT = 'write a config file to edit, from a shipped one: jepa-text init CONFIG FILE.py'
+START = """jepa-text init [CONFIG[:PRESET,KEY=VALUE,...]] FILE.py
+
+Writes a config file to edit, by default from toy. `jepa-text help CONFIG` has the keys;
+size=toy, where there is one, takes minutes on two cores. CONFIG is one of
+
+{configs}
+
+PRESET of toy, small, small_gpu and pretrain is one of
+
+{presets}"""
+USAGE = """jepa-text COMMAND CONFIG[:ARGUMENTS] --workdir=DIR [--config.KEY=VALUE ...]
 
 CONFIG is a file, or the name of a shipped config, such as toy; also as --config=CONFIG.
+ARGUMENTS are a preset and then KEY=VALUE, as in pretrain:clm_mlm,size=210m;
+`jepa-text init --help` lists the configs, and `jepa-text help pretrain` their arguments.
 
 Commands:
 
@@ -180,6 +217,12 @@ SHARED_FLAGS = {
 }
 
 
+def command_of(place, config):
+    """Returns the command that a config is for: by its name, or by its keys."""
+    stem = Path(place.partition(':')[0]).stem
+    return stem if stem in COMMANDS else 'study' if 'runs' in config else 'train'
+
+
 def root_of(command, config):
     """Returns the dataclass that a config of a command is checked against."""
     module = COMMANDS[command].config_module
@@ -196,7 +239,7 @@ def usage(arguments):
     name = next((word for word in arguments if word in COMMANDS), None)
     words = [word for word in arguments if word != 'help' and word[:1] != '-']
     if name is None and words:
-        return _part(words[0])
+        return starts() if words[0] == 'init' else _part(words[0])
     if name is None:
         summaries = {name: c.summary for name, c in COMMANDS.items()} | {'init': INIT}
         examples = [f'  jepa-text {name} {c.example}' for name, c in COMMANDS.items()]
@@ -204,15 +247,16 @@ def usage(arguments):
         return USAGE.format(commands='\n'.join(lines), examples='\n'.join(examples))
     command = COMMANDS[name]
     has_config = command.config_module is not None
-    keys = {}
+    flags = command.keys
     if has_config:
         keys = {key: doc for key, _, doc in display.fields(root_of(name, {}))}
-    flags = {flag: keys.get(key, key) for flag, key in command.keys.items()}
-    flags |= {'text': TEXT} if command.has_text else {}
+        flags = {flag: f'{keys[key]} ({key})' for flag, key in flags.items()}
+    flags = flags | ({'text': TEXT} if command.has_text else {})
     flags |= {flag: text for flag, (_, text) in command.arguments.items()}
     flags |= command.switches | SHARED_FLAGS
-    lines = [f'jepa-text {name} {"CONFIG[:ARG] " * has_config}--workdir=DIR [FLAGS]']
-    lines += ['', f'{command.summary.capitalize()}.', '', 'Flags:']
+    config = 'CONFIG[:ARGUMENTS] ' * has_config
+    lines = [f'jepa-text {name} {config}--workdir=DIR [FLAGS]', '']
+    lines += [f'{command.summary.capitalize()}.', '', 'Flags:']
     lines += display.two_columns([(f'--{flag}', flags[flag]) for flag in flags], 16)
     if has_config:
         lines += ['', 'Config keys with their defaults; set them as --config.KEY=VALUE:']
@@ -222,45 +266,112 @@ def usage(arguments):
     )
 
 
+def starts():
+    """Returns the help of `init`, with the shipped configs and their presets."""
+    presets = config_file.shared('presets').SUMMARIES
+    tables = {'configs': config_file.shipped(), 'presets': presets}
+    lines = {name: display.two_columns(x.items(), 26) for name, x in tables.items()}
+    return START.format(**{name: '\n'.join(x) for name, x in lines.items()})
+
+
+def _imported(place):
+    module, _, name = place.partition(':')
+    return getattr(importlib.import_module(f'jepa_text.{module}'), name)
+
+
+@functools.cache
+def _parts():
+    """Returns {(kind, name): (function, documentation)} of the parts of a config."""
+    places = [
+        (kind, name, f'{folder.replace("/", ".")}.{name}:make')
+        for kind, folder in FOLDERS.items()
+        for name in resolve.names(folder)
+    ]
+    places += [(name, name, place) for name, place in SECTIONS.items()]
+    parts = {
+        (kind, name): (_imported(place), _imported(f'{place.partition(":")[0]}:__doc__'))
+        for kind, name, place in places
+    }
+    for kind, place in TABLES.items():
+        parts |= {(kind, name): (x, x.__doc__) for name, x in _imported(place).items()}
+    return parts
+
+
 def _part(word):
     """Returns the help of a part of a config by its name, as 'mlm', or of a kind of them,
     as 'objective'."""
-    makes = {}
-    for kind, folder in FOLDERS.items():
-        package = f'jepa_text.{folder.replace("/", ".")}'
-        for name in resolve.names(folder):
-            module = importlib.import_module(f'{package}.{name}')
-            makes[kind, name] = module.make, module.__doc__
-    for kind, (module, table) in TABLES.items():
-        for name, make in getattr(importlib.import_module(module), table).items():
-            makes[kind, name] = make, make.__doc__
-    if of_kind := {n: doc for (kind, n), (_, doc) in makes.items() if kind == word}:
-        return _listed(word, of_kind)
-    parts = [
-        _documented(*key, make) for key, (make, _) in makes.items() if key[1] == word
+    parts, shipped = _parts(), config_file.shipped()
+    if word in (*FOLDERS, *TABLES):
+        docs = (
+            (n, doc.splitlines()[0]) for (k, n), (_, doc) in parts.items() if k == word
+        )
+        lines = [f'{word}: one of', '', *display.two_columns(docs, 14), '']
+        if word in TABLES:
+            make = _imported(f'{TABLES[word].partition(":")[0]}:make')
+            lines += [inspect.getdoc(make).partition('>>>')[0].rstrip(), '']
+        return '\n'.join([*lines, '`jepa-text help NAME` has its keys.'])
+    found = [
+        _documented(f'{kind}: dict({f"name={name!r}, " * (kind != name)}...)', name, *of)
+        for (kind, name), of in parts.items()
+        if name == word
     ]
-    known = {name for key in makes for name in key} | {*COMMANDS}
-    return '\n\n'.join(parts) or (
+    if word in shipped:
+        module = config_file.shared(word)
+        given = f'{word}:WORD,KEY=VALUE,...', word, module.get_config, module.__doc__
+        found.append(_documented(*given, supplied=()))
+    known = {name for key in parts for name in key} | {*COMMANDS, *shipped}
+    return '\n\n'.join(found) or (
         f'There is no help on {word!r}.{resolve.nearest(word, known)}'
     )
 
 
-def _listed(kind, docs):
-    lines = display.two_columns([(n, doc.splitlines()[0]) for n, doc in docs.items()], 14)
-    return '\n'.join(
-        [f'{kind}: one of', '', *lines, '', '`jepa-text help NAME` has its keys.']
-    )
+def _parameters(name, make, supplied=SUPPLIED):
+    """Returns the parameters of a part that a config sets, also those it passes on."""
+    found = dict(inspect.signature(make).parameters)
+    if name in FURTHER:
+        found = {**inspect.signature(_imported(FURTHER[name])).parameters, **found}
+        supplied = (*supplied, 'name', 'parent')  # of a module of Flax
+    if name == 'latent':
+        default = _imported('objectives.latent.targets:PAPER_MOMENTUM')
+        found['momentum'] = found['momentum'].replace(default=default)
+    is_rest = inspect.Parameter.VAR_KEYWORD
+    return [x for key, x in found.items() if key not in supplied and x.kind != is_rest]
 
 
-def _documented(kind, name, make):
-    """Returns the docstring of a function, and the defaults of its keywords."""
-    text, *_ = inspect.getdoc(make).partition('>>>')
-    lines = [f"{kind}: dict(name='{name}', ...)", '', text.rstrip(), '', 'Keys:']
-    for parameter in inspect.signature(make).parameters.values():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            lines.append(f'  further keys: as above ({parameter.name})')
-        elif parameter.name not in SUPPLIED:
-            is_required = parameter.default is parameter.empty
-            value = '(required)' if is_required else repr(parameter.default)
-            lines.append(f'  {parameter.name} = {value}')
+def defaults_of(path, section):
+    """Returns {key: default} of the part of a config that a section at a path names."""
+    key = re.sub(r'\[\d+\]$', '', path).rpartition('.')[2]
+    kind, name = KINDS.get(key, key), section.get('name', key)
+    name = key if key in SECTIONS else name
+    if kind in FOLDERS and '.' in name:
+        make = resolve.make_of(kind, name)
+    else:
+        make, _ = _parts().get((kind, name), (dict, ''))
+    parameters = _parameters(name, make) if make is not dict else ()
+    defaults = {x.name: x.default for x in parameters if x.default is not x.empty}
+    if kind == 'model' and section.get('preset'):
+        defaults |= make.__globals__.get('PRESETS', {}).get(section['preset'], {})
+    return defaults | {x: {} for x in ('mlm', 'latent') if defaults.get(x, 0) is None}
+
+
+def _documented(head, name, make, text, supplied=SUPPLIED):
+    """Returns the documentation of a function, and its keywords with their defaults and
+    choices."""
+    texts = [head, text, make.__doc__]
+    if name in FURTHER:
+        further = _imported(FURTHER[name])  # a function, or a class and its base
+        texts += [x.__doc__ for x in getattr(further, '__mro__', [further])[:2]]
+    texts = (inspect.cleandoc(x.partition('>>>')[0]).strip() for x in texts)
+    lines = ['\n\n'.join(dict.fromkeys(texts)), '', 'Keys:']
+    for parameter in _parameters(name, make, supplied):
+        is_required = parameter.default is parameter.empty
+        value = '(required)' if is_required else repr(parameter.default)
+        if is_required and parameter.name.endswith('_steps'):  # of a schedule
+            value = f'(required), or {ranges.other_length(parameter.name)}'
+        choices = typing.get_args(parameter.annotation)
+        if parameter.name == 'preset':
+            choices = make.__globals__['PRESETS']
+        if all(isinstance(choice, str) for choice in choices):
+            value += f'  one of: {", ".join(choices)}' * bool(choices)
+        lines.append(f'  {parameter.name} = {value}')
     return '\n'.join(lines)

@@ -48,6 +48,7 @@ from typing import Any, NamedTuple
 
 from jepa_text.files import addresses, extras, locks
 from jepa_text.parallel import exits, signals
+from jepa_text.report import progress
 from jepa_text.settings import schema
 
 LOGS, LOCK = 'logs', 'driver.lock'  # names in the workdir
@@ -88,6 +89,7 @@ class Task:
 
     after        the names of earlier tasks that must succeed first
     variables    environment variables of a fresh process
+    cost         how long it takes, in proportion to the others
     """
 
     name: str
@@ -95,6 +97,7 @@ class Task:
     arguments: list
     after: tuple[str, ...] = ()
     variables: dict[str, str] = dataclasses.field(default_factory=dict)
+    cost: float = 1.0
 
 
 class Outcome(NamedTuple):
@@ -112,10 +115,11 @@ class Skipped(RuntimeError):
 def opened(options, workdir):
     """Yields a function (tasks, on_end=None) -> {name: Outcome} that runs tasks.
 
-    `on_end(name, outcome)` is called as each ends; by default a line is printed. After a
-    signal that asks to stop, tasks are stopped, and KeyboardInterrupt or exits.Stopped is
-    raised. Raises ValueError for invalid tasks, and exits.ConfigError if no node of the
-    cluster is large enough for one.
+    `on_end(name, outcome)` is called as each ends; by default a line is printed. A bar of
+    several tasks has the first word of their names. After a signal that asks to stop,
+    tasks are stopped, and KeyboardInterrupt or exits.Stopped is raised. Raises ValueError
+    for invalid tasks, and exits.ConfigError if no node of the cluster is large enough for
+    one.
 
     This process is the only driver of the workdir: opening it raises RuntimeError, with
     the name of the other one, if there is one already. Raises ModuleNotFoundError if Ray
@@ -135,17 +139,30 @@ def _run(options, place, ray, tasks, on_end=None):
                 f'The name of the task {task.name!r} must be unique, and each of '
                 f'after={task.after} that of an earlier task.'
             )
-    on_end = on_end or _printer(len(tasks))
     waiting, running, outcomes = list(tasks), {}, {}
     slots = len(tasks) if ray else options.jobs
-    with _executor(options, place, ray) as (submit, requests):
+    name = tasks[0].name.partition(' ')[0].rstrip(':') if tasks else ''
+    costs = [(1, task.cost) for task in tasks]
+    with (
+        progress.Progress(name, len(tasks), 0, costs) as bar,
+        _executor(options, place, ray) as (submit, requests),
+    ):
+
+        def ended(name, outcome):
+            outcomes[name] = outcome
+            if on_end:
+                on_end(name, outcome)
+            else:
+                result = f'failed: {outcome.error}' if outcome.error else 'done'
+                bar.log(f'{name}: {result}')
+            bar.update(len(outcomes))
+
         while waiting or running:
             for task in list(waiting):
                 failed = [n for n in task.after if n in outcomes and outcomes[n].error]
                 if failed:
                     error = Skipped(f'not run, as {failed[0]} failed')
-                    outcomes[task.name] = Outcome(error=error)
-                    on_end(task.name, outcomes[task.name])
+                    ended(task.name, Outcome(error=error))
                 elif len(running) < slots and outcomes.keys() >= {*task.after}:
                     running[submit(task)] = task.name
                 else:
@@ -162,21 +179,8 @@ def _run(options, place, ray, tasks, on_end=None):
                 if isinstance(error, exits.Stopped):
                     raise error
                 error = getattr(error, 'cause', None) or error  # Ray wraps it
-                outcomes[name] = Outcome(None if error else future.result(), error)
-                on_end(name, outcomes[name])
+                ended(name, Outcome(None if error else future.result(), error))
     return outcomes
-
-
-def _printer(count):
-    began, ended = time.monotonic(), []
-
-    def on_end(name, outcome):
-        ended.append(name)
-        took = f'{len(ended)} of {count}, {time.monotonic() - began:,.0f} s'
-        result = 'done' if outcome.error is None else f'failed: {outcome.error}'
-        print(f'[{took}] {name}: {result}', flush=True)
-
-    return on_end
 
 
 @contextlib.contextmanager

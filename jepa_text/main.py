@@ -13,8 +13,11 @@ import os
 import re
 import sys
 import traceback
+import warnings
+from pathlib import Path
 
-from jepa_text.commands import COMMANDS, TOKENIZER, root_of, usage
+from jepa_text import commands
+from jepa_text.commands import COMMANDS
 from jepa_text.files import addresses, paths
 from jepa_text.parallel import exits
 from jepa_text.running import xla_flags
@@ -72,7 +75,7 @@ def main(argv):
     """Runs one command line and returns its exit code."""
     xla_flags.apply()  # before anything imports jax
     if any(word in HELP for word in argv[1:]):
-        print(usage(argv[1:]))
+        print(commands.usage(argv[1:]))
         return exits.DONE
     with_traceback = TRACEBACK in argv
     if VERBOSE in argv:
@@ -113,6 +116,8 @@ def _start(call):
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
     # gcsfs logs the traceback of each failed request in addition to raising it.
     logging.getLogger('gcsfs').setLevel(logging.CRITICAL)
+    # Of a warning, a line of source tells a user nothing.
+    warnings.formatwarning = lambda message, *_, **__: f'Note: {message}\n'
     if call.command == 'train':
         # All processes of a multi-process job run it together.
         from jepa_text.parallel import processes
@@ -150,14 +155,14 @@ def _config_lines(call):
         raise ValueError(
             f'{call.command} has no config; it is configured by flags alone.'
         )
-    root = root_of(call.command, call.config)
+    root = commands.root_of(call.command, call.config)
     resolved = schema.read(root, call.config)
     origins = {'file': call.file, 'command line': call.config, 'default': resolved}
     if getattr(resolved, 'init_from', None) is not None and 'phases' in call.config:
         completion = importlib.import_module('jepa_text.training.completion')
         completed = completion.with_init_from(schema.as_dict(resolved), call.workdir)
         resolved = origins['init_from'] = schema.read(root, completed)
-    return display.origin_lines(resolved, origins)
+    return display.origin_lines(resolved, origins, commands.defaults_of)
 
 
 def read(argv):
@@ -187,7 +192,7 @@ def read(argv):
     file, config = {}, given
     if command.config_module is not None:
         file = config_file.read(place)
-        root = root_of(name, file)
+        root = commands.root_of(name, file)
         settings += [(command.keys[flag], text) for flag, text in given.items()]
         if text := flags.get('text'):
             settings = [*_of_text(name, text, workdir, file), *settings]
@@ -206,7 +211,7 @@ def _of_text(name, text, workdir, file):
         settings.append(('data.folder', f'{workdir}-rows'))
     prepare, data = file.get('prepare') or {}, file.get('data') or {}
     if prepare.get('tokenizer') in (None, 'bundled'):
-        settings.append(('prepare.tokenizer', TOKENIZER))
+        settings.append(('prepare.tokenizer', commands.TOKENIZER))
     if 'row_length' in data and 'row_length' not in prepare:
         settings.append(('prepare.row_length', data['row_length']))
     return settings
@@ -222,7 +227,7 @@ def _of_arguments(name, flags):
         flag = next(iter(given))
         raise ValueError(
             f'--{flag}={given[flag]} and the config {place!r} are both given. Leave out '
-            f'one: --{flag} is a part of --config={name}:ARGUMENT.'
+            f'one: --{flag} is an argument of --config={name}:.'
         )
     words = [f'{COMMANDS[name].arguments[flag][0]}={given[flag]}' for flag in given]
     if not workdir:
@@ -248,34 +253,32 @@ def _flags(command, words):
     flags.DEFINE_enum('distributed', 'auto', choices, '', flag_values=values)
     try:
         unparsed = values(words)[1:]
+    except flags.UnrecognizedFlagError as error:
+        near = resolve.nearest(error.flagname, list(values))
+        remedy = f' {AS_SETTINGS}' if 'config.' in error.flagname else near
+        raise ValueError(f'There is no flag {error.flagname!r}.{remedy}') from error
     except flags.Error as error:
-        message = str(error).strip().splitlines()[-1].rstrip('.') + '.'
-        is_setting = 'config.' in message
-        raise ValueError(f'{message} {AS_SETTINGS * is_setting}'.strip()) from error
+        raise ValueError(str(error).strip().splitlines()[-1].rstrip('.') + '.') from error
     if unparsed:
         raise ValueError(f'{unparsed[0]!r} is not a flag. {AS_SETTINGS}')
     return {name: values[name].value for name in values}
 
 
 def _init(argv):
-    """Runs `jepa-text init FILE.py [--preset=NAME[,SIZE]]`."""
-    from absl import flags
-
-    values = flags.FlagValues()
-    values.set_gnu_getopt(True)
-    flags.DEFINE_string('preset', 'clm_mlm', '', flag_values=values)
-    try:
-        files = values(argv[1:])[1:]
-    except flags.Error as error:
-        raise ValueError(f'The only flag of init is --preset=clm_mlm: {error}') from error
-    if len(files) != 1:
+    """Runs `jepa-text init [CONFIG] FILE.py`."""
+    place, path = ('toy', *argv[2:]) if len(argv) == 3 else argv[2:] or ('', '')
+    if len(argv) not in (3, 4) or any(word.startswith('-') for word in argv):
         raise ValueError(
-            f'init takes one file to write, not {files}: jepa-text init my.py'
+            f'init takes a config and the file to write.\n\n{commands.starts()}'
         )
-    command, *_ = display.preset_of(values.preset)
-    display.write_preset(values.preset, files[0], root_of(command, {}))
-    workdir = f'--workdir=runs/{values.preset.split(",")[0]}'
-    print(f'Wrote {files[0]}. Next: jepa-text {command} --config={files[0]} {workdir}')
+    try:
+        config = config_file.read(place)
+    except ValueError as error:
+        raise ValueError(f'{error}\n\n{commands.starts()}') from error
+    command = commands.command_of(place, config)
+    display.write_file(place, command, config, path, commands.root_of(command, config))
+    workdir = f'--workdir=runs/{Path(path).stem}'
+    print(f'Wrote {path}. Next: jepa-text {command} {path} {workdir}')
     return exits.DONE
 
 

@@ -1,9 +1,15 @@
 """Vectors of a model as a transformer of scikit-learn (extra `eval`)."""
 
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
 from jepa_text.files import extras
 from jepa_text.pretrained import load
 
-base = extras.package('sklearn.base', 'eval', 'jepa_text.sklearn')
+extras.package('sklearn', 'eval', 'jepa_text.sklearn')
+from sklearn import base  # noqa: E402
 
 
 class TextEncoder(base.TransformerMixin, base.BaseEstimator):
@@ -16,20 +22,27 @@ class TextEncoder(base.TransformerMixin, base.BaseEstimator):
     can choose. Nothing is fitted.
     """
 
-    def __init__(self, model, layer=-1, pool=None, normalize=None, batch_size=None):
+    def __init__(
+        self,
+        model: str | load.Pretrained,
+        layer: int = -1,
+        pool: str | None = None,
+        normalize: bool | None = None,
+        batch_size: int | None = None,
+    ):
         self.model = model
         self.layer = layer
         self.pool = pool
         self.normalize = normalize
         self.batch_size = batch_size
 
-    def fit(self, X, y=None):
+    def fit(self, X: Any, y: Any = None) -> 'TextEncoder':
         """Loads the model; X and y are not read."""
-        is_name = isinstance(self.model, str)
-        self.model_ = load.load(self.model) if is_name else self.model
+        model = self.model
+        self.model_ = load.load(model) if isinstance(model, str) else model
         return self
 
-    def transform(self, X):
+    def transform(self, X: Iterable[str]) -> np.ndarray:
         """Returns the vectors of texts, float32 [N, D]."""
         if not hasattr(self, 'model_'):
             self.fit(X)

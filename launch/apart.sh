@@ -5,11 +5,14 @@
 #   bash launch/apart.sh remote         addresses, with local servers of S3, Google Cloud
 #                                       Storage and HTTP
 #   bash launch/apart.sh ray            a Ray cluster of two nodes on this machine
+#   bash launch/apart.sh browser        pages in a Chromium, installed if this is a Debian
+#                                       whose root runs it, else skipped
 #   bash launch/apart.sh remote -k s3
 #
 # Fails if a test fails or is skipped, or if no test ran.
 #
 #   RESULTS        file for the results, as JUnit XML
+#   PAGES          folders of the pages, as in PATH: runs/site, which launch/docs.sh builds
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -19,9 +22,16 @@ KIND="${1:-}"
 case "$KIND" in
   remote) extras=(gs s3 https stores) ;;
   ray) extras=(ray) ;;
-  *) fail "apart.sh: unknown kind '$KIND'; use remote or ray: bash launch/apart.sh remote" ;;
+  browser)
+    extras=()
+    if ! command -v chromium chromium-browser google-chrome >/dev/null &&
+      [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+      apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium || true
+    fi
+    ;;
+  *) fail "apart.sh: unknown kind '$KIND'; use remote, ray or browser: bash launch/apart.sh remote" ;;
 esac
 shift
 ready_venv test "${extras[@]}"
 cd "$ROOT"
-run_marked "$KIND" "${RESULTS:-$VENV/results.xml}" '' --dist loadscope "$@"
+run_marked "$KIND" "${RESULTS:-$VENV/results.xml}" chromium --dist loadscope "$@"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks format, lint (Python, shell, YAML, Dockerfile), unused code and packages, and runs
-# the tests. Arguments are passed to pytest.
+# Checks format, lint (Python, shell, YAML, Dockerfile), unused code, types of the public API
+# and packages, and runs the tests. Arguments are passed to pytest.
 #
 #   bash launch/test.sh
 #   bash launch/test.sh tests/losses -n 0 -k cosine
@@ -33,8 +33,9 @@ found="$("$VENV/bin/vulture")" || [ $? = 3 ] # 3: unused code found
 if grep -Ev '^$|unused (attribute|variable)' <<<"$found"; then
   failed="$failed unused"
 fi
+check types mypy
 check packages python -m pip check
-check tests python -m pytest -n 2 --dist loadfile -m 'not slow and not peer and not remote and not ray' "$@"
+check tests python -m pytest -n 2 --dist loadfile -m 'not slow and not peer and not remote and not ray and not browser' "$@"
 if [ -n "$failed" ]; then
   say FAILED "${failed# }"
   exit 1

@@ -32,27 +32,29 @@ def bases(folder):
     for number, preset in enumerate(PRESETS):
         config = tiny.config(folder)
         config |= dict(phases=presets[preset], tokens=0, baseline='none')
-        config |= dict(geometry=dict(every=4, texts=16), profile_steps=(0, 0))
-        config |= dict(watchdog=dict(seconds=9, pause=9))
+        config |= dict(geometry=dict(every_steps=4, texts=16), profile_steps=(0, 0))
+        config |= dict(watchdog=dict(seconds=9, pause_seconds=9))
         source = dict(name='text', path='x', heldout_every=9)
         config['prepare'] = dict(
             source=source, tokenizer='bundled', row_length=tiny.LENGTH, packing='concat'
         )
         config['plan'] = dict(hardware='h100:8', mfu=0.4)
-        config['checkpoint'] |= dict(keep_at=[10])
+        config['checkpoint'] |= dict(keep_at_steps=[10])
         config['phases'] = at_switch(config['phases'])
         config['model'] |= dict(depth=3, rope_theta=1e4, window=8, qk_norm=True)
         config['optimizer'] |= dict(b1=0.9, eps=1e-8, lr_multipliers=(('norm', 0.5),))
         if number % 2:
             config['optimizer'] = dict(name='muon', momentum=0.9, b2=0.95)
-            config['schedule'] = dict(name='warmup_cosine', peak=1e-3, warmup=0.1)
+            config['schedule'] = dict(
+                name='warmup_cosine', peak=1e-3, warmup_fraction=0.1
+            )
         yield preset, config
 
 
 def at_switch(phases):
     """The phases, the last of several with a new warm-up."""
     first, *rest = phases
-    return [first, *(phase | dict(at_switch=dict(rewarm=2)) for phase in rest)]
+    return [first, *(phase | dict(at_switch=dict(rewarm_steps=2)) for phase in rest)]
 
 
 def places(value, path=()):

@@ -38,7 +38,8 @@ def saved_model(folder):
     head = network.modules['task_head']
     params = jax.jit(head.init)(jax.random.key(0), *head.example())['params']
     params = model().params | {'task_head': params}
-    saved.write(folder, dataclasses.replace(model(), params=params), network.objective)
+    kind = network.objective
+    saved.write(folder, dataclasses.replace(model(), params=params, kind=kind))
     return folder
 
 

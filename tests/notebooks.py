@@ -1,8 +1,11 @@
-"""Runs notebooks as a reader would, each in a process of its own; no Jupyter is needed.
+"""Runs notebooks as a reader would; no Jupyter is needed.
 
     python tests/notebooks.py                             all of colabs/
-    python tests/notebooks.py --short                     with a tenth of the training
+    python tests/notebooks.py --short                     with an eighth of the training
     python tests/notebooks.py --write colabs/1_*.ipynb    and keeps what the cells showed
+
+All of them run as in Colab: each in a process of its own, outside of the clone, in a new
+environment where the first cell installs the wheel. Those that are named run here.
 
 An error or a warning in any cell fails. Lines of magic (`%`) are left out.
 """
@@ -16,8 +19,11 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+
+import packages
 
 ROOT = Path(__file__).parents[1]
 IDLE = 'Warning: this model has learned nothing'
@@ -25,7 +31,9 @@ MAX_KB = 400
 DOTS_PER_INCH = 144  # shown at half the size, so sharp on a fine screen
 # What --short replaces; other runs, in another folder.
 SHORT = {
-    'config.steps = 320': 'config.steps = 40',
+    'steps=320': 'steps=40',
+    'steps=160': 'steps=20',
+    'steps=80': 'steps=10',
     '(3e-4, 1e-3, 3e-3)': '(1e-3, 3e-3)',
     'runs/colabs': 'runs/colabs-short',
 }
@@ -137,25 +145,28 @@ def _text(outputs):
 
 
 def main(argv=None):
-    """Runs the notebooks named; all, and in processes of their own, if none is."""
+    """Runs the notebooks named here; all, in a new environment, if none is."""
     parser = argparse.ArgumentParser(description=__doc__.split('\n\n', maxsplit=1)[0])
     way = parser.add_mutually_exclusive_group()
     way.add_argument('--write', action='store_true', help='keep what the cells showed')
-    way.add_argument('--short', action='store_true', help='a tenth of the training')
+    way.add_argument('--short', action='store_true', help='less training')
     parser.add_argument('notebooks', nargs='*', type=Path)
     given = parser.parse_args(argv)
-    paths = given.notebooks or sorted((ROOT / 'colabs').glob('*.ipynb'))
-    if not paths:
-        sys.exit('There are no notebooks in colabs/.')
-    if len(paths) == 1:
-        path = paths[0].resolve()
-        os.chdir(path.parent)
-        return run(path, given.write, given.short)
-    for path in paths:
-        print(f'--- {path.name}', flush=True)
-        flags = [f'--{flag}' for flag in ('write', 'short') if getattr(given, flag)]
-        subprocess.run([sys.executable, __file__, *flags, path], check=True)
-    return None
+    if given.notebooks:
+        for path in given.notebooks:
+            run(path, given.write, given.short)
+        return
+    flags = [f'--{flag}' for flag in ('write', 'short') if getattr(given, flag)]
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        _, wheel = packages.build(folder)
+        packages.said([sys.executable, '-m', 'venv', folder / 'venv'], folder)
+        env = {k: v for k, v in os.environ.items() if k != 'PYTHONPATH'}
+        for path in sorted((ROOT / 'colabs').glob('*.ipynb')):
+            print(f'--- {path.name}', flush=True)
+            command = [folder / 'venv' / 'bin' / 'python', __file__, *flags, path]
+            env['JEPA_TEXT'] = str(wheel)
+            subprocess.run(command, check=True, cwd=folder, env=env)
 
 
 if __name__ == '__main__':

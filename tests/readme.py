@@ -1,9 +1,11 @@
 """Runs every command of README.md and docs/ as a reader would; CI calls it.
 
 The two launch scripts are left out: CI runs them before this. A block that stood before
-is not run again, nor is a line of `jepa-text` that did.
+is not run again, nor is a command of ONCE that did. README.md is first, as all pages may
+use what it made; then two run at a time, if they do not use the same folders of runs/.
 """
 
+import concurrent.futures
 import os
 import re
 import subprocess
@@ -12,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 ELSEWHERE = ('bash launch/quickstart.sh', 'bash launch/test.sh')
-COMMAND = '.venv/bin/jepa-text '
+ONCE = ('.venv/bin/jepa-text ', 'mkdir -p ', 'cp ')
 # What several commands compile alike is compiled once.
 ENVIRON = {
     'JAX_COMPILATION_CACHE_DIR': str(ROOT / '.pytest_cache' / 'jax'),
@@ -43,48 +45,77 @@ def write(text, folder):
 
 
 def fresh(code, done):
-    """A block without the lines that are a whole command which is in `done`; it adds
-    the others."""
-    lines = code.splitlines(keepends=True)
-    whole = {x for x in lines if x.startswith(COMMAND) and not x.endswith('\\\n')}
+    """A block without the commands that are in `done`, which may have several lines; it
+    adds the others."""
+    lines = re.findall(r'(?:.*\\\n)*.*\n', code)
+    whole = {line for line in lines if line.startswith(ONCE)}
     left = ''.join(line for line in lines if line not in whole & done)
     done |= whole
     return left
 
 
 def pages():
-    """README.md first, as the pages of docs/ may use what it made."""
-    return ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md'))
+    """README.md, and the pages of docs/ as the navigation has them: one may use what
+    others before it made."""
+    named = re.findall(r': (\S+\.md)$', (ROOT / 'mkdocs.yml').read_text(), re.MULTILINE)
+    return ROOT / 'README.md', *(ROOT / 'docs' / name for name in named)
 
 
-def run(path, done):
-    """Writes the files of a page, runs its blocks that are not in `done`, and adds them;
-    returns how many.
-
-    Stops the program at the first that fails."""
-    ran, text = 0, path.read_text(encoding='utf-8')
-    write(text, ROOT)
-    for language, code in blocks(text):
+def left(path, done):
+    """[(language, code)] of the blocks of a page that are not in `done`; adds them."""
+    found = []
+    for language, code in blocks(path.read_text(encoding='utf-8')):
         if code in done or code.strip() in ELSEWHERE:
             continue
-        left = fresh(code, done) if language == 'bash' else code
+        new = fresh(code, done) if language == 'bash' else code
         done.add(code)
-        if not left:
-            continue
-        print(f'--- {path.relative_to(ROOT)}, {language}:\n{left.rstrip()}', flush=True)
+        if new:
+            found.append((language, new))
+    return found
+
+
+def run(path, found, before=()):
+    """Writes the files of a page and runs blocks once the futures `before` are done;
+    raises at the first that fails."""
+    for future in before:
+        future.result()
+    write(path.read_text(encoding='utf-8'), ROOT)
+    for language, code in found:
         command = ['bash', '-ec'] if language == 'bash' else [sys.executable, '-c']
-        subprocess.run([*command, left], cwd=ROOT, env=ENVIRON, check=True)
-        ran += 1
-    return ran
+        ran = subprocess.run(
+            [*command, code],
+            cwd=ROOT,
+            env=ENVIRON,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        name = path.relative_to(ROOT)
+        print(f'--- {name}, {language}:\n{code.rstrip()}\n{ran.stdout}', flush=True)
+        ran.check_returncode()
+
+
+def uses(path):
+    """The folders of runs/ that a page names."""
+    return {*re.findall(r'runs/[\w-]+', path.read_text(encoding='utf-8'))}
 
 
 def main():
-    """Runs all pages; stops the program at the first block that fails."""
+    """Runs all pages; fails if a block does."""
     done = set()
-    counts = {path: run(path, done) for path in pages()}
-    print(f'--- {sum(counts.values())} blocks of {len(counts)} files ran')
-    if not counts[ROOT / 'README.md']:
+    (readme, first), *others = [(path, left(path, done)) for path in pages()]
+    if not first:
         sys.exit('README.md has no block to run: the pattern of tests/readme.py is off.')
+    run(readme, first)
+    begun = {}
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for path, found in others:
+            own = uses(path) - uses(readme)
+            before = [begun[other] for other in begun if uses(other) & own]
+            begun[path] = pool.submit(run, path, found, before)
+    for future in begun.values():
+        future.result()
+    print(f'--- {len(first) + sum(len(found) for _, found in others)} blocks ran')
 
 
 if __name__ == '__main__':

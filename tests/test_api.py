@@ -16,9 +16,9 @@ from jepa_text import api, main
 TINY = dict(
     steps=6,
     model=dict(preset='tiny'),
-    evaluate=dict(every=0),
-    checkpoint=dict(every=3, keep=1),
-    log_every=1,
+    evaluate=dict(every_steps=0),
+    checkpoint=dict(every_steps=3, keep=1),
+    log_every_steps=1,
 )
 
 

@@ -13,6 +13,8 @@ import notebooks
 import pytest
 import readme
 
+import jepa_text
+
 PATHS = sorted((notebooks.ROOT / 'colabs').glob('*.ipynb'))
 # What runtimes bring along.
 RUNTIMES = {
@@ -52,12 +54,12 @@ def test_short_runs_are_shorter_and_elsewhere():
             '\n'.join(notebooks.program(cell, quick) for cell in cells)
             for quick in (False, True)
         )
-        trains = 'train.train' in long
-        assert ('config.steps = 320' in long) == trains
-        assert ('config.steps = 40\n' in short) == trains
-        tunes = 'finetun' in long
+        trains = 'jt.train' in long
+        assert ('steps=320' in long, 'steps=40' in short) == (trains, trains)
+        assert 'steps=320' not in short
+        tunes = 'jt.evaluate' in long
         assert ('(3e-4, 1e-3, 3e-3)' in long) == tunes
-        assert ('rates, settings = (1e-3, 3e-3), ' in short) == tunes
+        assert (', (1e-3, 3e-3)\n' in short) == tunes
         assert 'runs/colabs/' not in short
 
 
@@ -70,6 +72,9 @@ def missing(code):
     """The names that code takes from jepa_text and that are not there."""
     tree, found, absent = ast.parse(code), {}, []
     for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            named = {alias.name: alias.asname for alias in node.names}
+            found |= {named[name]: jepa_text for name in named if name == 'jepa_text'}
         if isinstance(node, ast.ImportFrom) and node.module.startswith('jepa_text'):
             home = importlib.import_module(node.module)
             for alias in node.names:
@@ -101,46 +106,40 @@ def test_what_the_pages_take_from_the_package_is_there():
 
 
 def test_a_name_that_is_gone_is_found():
-    code = 'from jepa_text import losses as l, gone\nl.gone()\nl.select'
-    assert missing(code) == ['jepa_text.gone', 'jepa_text.losses.gone']
+    code = 'from jepa_text import losses as l, gone\nl.gone()\nl.select\n'
+    code += 'import jepa_text as jt\njt.train\njt.trains'
+    gone = {'jepa_text.gone', 'jepa_text.losses.gone', 'jepa_text.trains'}
+    assert {*missing(code)} == gone
 
 
-def install(monkeypatch, folder, repository, installed=(), answer=0):
-    """Runs the first cell where jepa_text is not installed; the commands that it ran."""
-    ran = []
+@pytest.mark.parametrize('answer', [0, 1])
+@pytest.mark.parametrize('name', RUNTIMES)
+def test_the_first_cell_keeps_the_jax_of_an_accelerator(monkeypatch, name, answer):
+    """Where jepa_text is not installed; it says so if pip cannot."""
+    ran, runtime = [], RUNTIMES[name]
 
-    def run(command, check=False):
+    def run(command):
         ran.append(command)
-        return subprocess.CompletedProcess(command, answer if 'pip' in command else 0)
+        return subprocess.CompletedProcess(command, answer)
 
-    (cell, *_) = cells_of(PATHS[0])
-    code = notebooks.program(cell).replace(
-        "REPOSITORY = ''", f'REPOSITORY = {repository!r}'
-    )
-    there = [types.SimpleNamespace(name=n, version=v) for n, v in dict(installed).items()]
+    there = [types.SimpleNamespace(name=n, version=v) for n, v in runtime.items()]
     monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
     monkeypatch.setattr('importlib.metadata.distributions', lambda: there)
     monkeypatch.setattr('subprocess.run', run)
-    monkeypatch.setattr('sys.path', [*sys.path])
-    monkeypatch.chdir(folder)
-    exec(compile(code, 'the first cell', 'exec'), {})
-    return ran
-
-
-@pytest.mark.parametrize('name', RUNTIMES)
-def test_the_first_cell_keeps_the_jax_of_an_accelerator(tmp_path, monkeypatch, name):
-    clone, pip = install(monkeypatch, tmp_path, 'folder', RUNTIMES[name])
-    assert clone[-2:] == ['folder', 'jepa-text'] and 'kept.txt' in pip
-    kept = (tmp_path / 'kept.txt').read_text().split()
-    whole = [f'{k.replace("_", "-")}=={v}' for k, v in RUNTIMES[name].items()]
-    assert kept == (whole if name != 'cpu' else [])
-
-
-def test_the_first_cell_says_what_is_missing(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match='set REPOSITORY above'):
-        install(monkeypatch, tmp_path, '')
-    with pytest.raises(RuntimeError, match='too old: pip install'):
-        install(monkeypatch, tmp_path, 'folder', RUNTIMES['gpu'], answer=1)
+    monkeypatch.setenv('JEPA_TEXT', 'a.whl')
+    code = compile(notebooks.program(cells_of(PATHS[0])[0]), 'the first cell', 'exec')
+    if answer:
+        with pytest.raises(RuntimeError, match='add a.whl .* Set PACKAGE'):
+            exec(code, {})
+    else:
+        exec(code, {})
+    whole = [f'{k}=={v}' for k, v in runtime.items()]
+    assert ran == [
+        [
+            *(sys.executable, '-m', 'pip', 'install', '-q', 'a.whl[eval,viz]'),
+            *(whole if name != 'cpu' else []),
+        ]
+    ]
 
 
 def test_cells_share_names_and_show_what_they_print_and_end_with(tmp_path):

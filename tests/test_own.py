@@ -19,7 +19,7 @@ from jepa_text.objectives.latent import balance
 from jepa_text.optim import schedules
 from jepa_text.parallel import sharding
 from jepa_text.planning import plan
-from jepa_text.pretrained import export, load
+from jepa_text.pretrained import load
 from jepa_text.running import metrics
 from jepa_text.settings import resolve
 from jepa_text.training import config as settings
@@ -96,8 +96,8 @@ def command(lab):
         f'--config.prepare.row_length={tiny.LENGTH}',
         '--config.model.depth=1',
         '--config.steps=6',
-        '--config.evaluate={"every": 3, "max_rows": 16}',
-        '--config.checkpoint.every=2',
+        '--config.evaluate={"every_steps": 3, "max_rows": 16}',
+        '--config.checkpoint.every_steps=2',
         '--config.checkpoint.keep=9',
     ]
     return lambda name, *more: ['jepa-text', name, *given, *more]
@@ -117,7 +117,7 @@ def test_objectives_of_ones_own_train_resume_load_and_are_scored(command, lab, c
     before = load.load(folder, step=2)
     assert set(load.abstract(folder, 2)[1].network.modules) == {'encoder', 'detector'}
     model = load.load(folder)
-    assert said.split(' nats')[0] in export.facts_of(model, folder, 6).sentences[0]
+    assert said.split(' nats')[0] in model.facts().sentences[0]
     assert 'lm_head' in model.params and 'lm_head' not in before.params
     assert not model.causal and np.isfinite(model.encode(['a whale'])).all()
     # From a checkpoint, the same again; beside it, nothing changes.

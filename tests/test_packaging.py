@@ -3,13 +3,13 @@
 import ast
 import re
 import runpy
-import shutil
 import sys
+import tarfile
 import zipfile
 from importlib import metadata
 from pathlib import Path
 
-import children
+import packages
 import pytest
 import setuptools
 from packaging.requirements import Requirement
@@ -126,8 +126,9 @@ def test_what_is_imported_is_declared(package):
     """Not only there because another package needs it."""
     extras = package['extras_require']
     declared = {canonicalize_name(r.name) for r in required(package, *extras)}
-    # threadpoolctl belongs to scikit-learn; benchmark compares with a user's own torch.
-    declared |= {'threadpoolctl', 'torch'}
+    # threadpoolctl belongs to scikit-learn; benchmark compares with a user's own torch;
+    # IPython runs what asks for it.
+    declared |= {'threadpoolctl', 'torch', 'ipython'}
     owners = metadata.packages_distributions()
     for path in (ROOT / 'jepa_text').rglob('*.py'):
         for module in imported(path):
@@ -180,60 +181,45 @@ def test_what_a_requirements_file_may_not_have(line, message):
 
 
 @pytest.fixture(scope='module')
-def clone(tmp_path_factory):
-    """What a build is made of, without what lies beside it."""
-    clone = tmp_path_factory.mktemp('clone')
-    ignore = shutil.ignore_patterns('__pycache__')
-    for name in ('jepa_text', 'configs', 'tests'):
-        shutil.copytree(ROOT / name, clone / name, ignore=ignore)
-    for name in ('setup.py', 'LICENSE'):
-        shutil.copy(ROOT / name, clone)
-    return clone
+def built(tmp_path_factory):
+    return packages.build(tmp_path_factory.mktemp('built'))
 
 
-def setup(clone, *words):
-    children.run('setup.py', '--quiet', *words, cwd=clone)
-
-
-def test_a_build_contains_every_file(clone, tmp_path):
+def test_a_build_contains_every_file(built):
     """Of the package, and the config files, and of nothing else: data files too."""
-    setup(clone, 'build_py', f'--build-lib={tmp_path}')
+    ours = {
+        p.relative_to(ROOT).as_posix()
+        for name in ('jepa_text', 'configs')
+        for p in (ROOT / name).rglob('*')
+        if p.is_file() and p.suffix != '.pyc'
+    }
+    assert 'jepa_text/data/bundled/tokenizer.json' in ours
+    sdist, wheel = built
+    with zipfile.ZipFile(wheel) as archive:
+        names = {n for n in archive.namelist() if '.dist-info/' not in n}
+    assert names == {re.sub('^configs', 'jepa_text/configs', n) for n in ours}
+    with tarfile.open(sdist) as archive:
+        names = {m.name.partition('/')[2] for m in archive.getmembers() if m.isfile()}
+    beside = {n for n in names - ours if '.egg-info/' not in n}
+    assert ours < names and beside == {
+        *('LICENSE', 'MANIFEST.in', 'PKG-INFO', 'README.md'),
+        *('pyproject.toml', 'setup.cfg', 'setup.py'),
+    }
 
-    def files(folder):
-        return {
-            p.relative_to(folder).as_posix() for p in folder.rglob('*') if p.is_file()
-        }
 
-    expected = {f'jepa_text/{name}' for name in files(clone / 'jepa_text')}
-    expected |= {f'jepa_text/configs/{name}' for name in files(clone / 'configs')}
-    built = {name for name in files(tmp_path) if not name.endswith('.pyc')}
-    assert built == expected
-    assert 'jepa_text/data/bundled/tokenizer.json' in built
-    assert 'jepa_text/configs/quickstart.py' in built
+def test_the_core_is_small(package):
+    """A package more needs a reason, and its megabytes a line in docs/faq.md."""
+    count = len(package['install_requires'])
+    assert count <= 24
+    assert f'{count} packages are required' in packages.FAQ.read_text()
 
 
 @pytest.mark.slow
-def test_a_wheel_trains_in_an_empty_folder(clone, tmp_path):
-    """`init`, then its own words, with no clone anywhere."""
-    setup(clone, 'bdist_wheel', f'--dist-dir={tmp_path}/dist')
-    (wheel,) = (tmp_path / 'dist').glob('*.whl')
-    installed, empty = tmp_path / 'installed', tmp_path / 'empty'
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(installed)
-    empty.mkdir()
-
-    def output(*words):
-        env = {'PYTHONPATH': str(installed)}
-        return children.run(*words, cwd=empty, env=env).stdout
-
-    def command(*words):
-        return output('-m', 'jepa_text.main', *words)
-
-    where = 'import jepa_text; print(jepa_text.__file__)'
-    assert output('-c', where).startswith(str(installed))
-    said = command('init', 'my.py', '--preset=clm_mlm')
-    (line,) = re.findall('Next: jepa-text (.*)', said)
-    toy = ['--config.model.preset=tiny', '--config.steps=4', '--config.evaluate.every=0']
-    command(*line.split(), *toy)
-    assert (empty / 'runs' / 'clm_mlm' / 'checkpoints' / '4').is_dir()
-    assert ' file\n' in command(*line.split(), '--print-config')
+def test_a_wheel_trains_in_an_empty_folder(built, tmp_path):
+    """With no clone anywhere; `.ci/run --all` has environments without our packages."""
+    with zipfile.ZipFile(built[1]) as archive:
+        archive.extractall(tmp_path / 'installed')
+    (tmp_path / 'empty').mkdir()
+    command = [sys.executable, '-m', 'jepa_text.main']
+    environ = {'PYTHONPATH': str(tmp_path / 'installed')}
+    packages.walk([sys.executable, '-c'], command, tmp_path / 'empty', **environ)

@@ -210,6 +210,12 @@ def test_the_rules_catch_what_they_forbid():
     assert not list(long_functions(ast.parse(body.replace('  g()\n', '', 1))))
 
 
+def test_files_of_tests_have_names_of_their_own():
+    """Else pytest collects none."""
+    names = [path.name for path in (ROOT / 'tests').rglob('test_*.py')]
+    assert len({*names}) == len(names)
+
+
 # Written in parts, so that this file does not match itself.
 PLACES = re.compile(
     r'(?<![\w.}/])/(?:wo' + r'rk|op' + r't|ro' + r'ot|ho' + r'me|Us' + r'ers|tm' + r'p)/'

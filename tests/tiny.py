@@ -42,15 +42,15 @@ SETTINGS = dict(
     seed=0,
     steps=24,
     optimizer=dict(name='adamw'),
-    schedule=dict(name='wsd', peak=3e-3, warmup=0.1, decay=0.2),
+    schedule=dict(name='wsd', peak=3e-3, warmup_fraction=0.1, decay_fraction=0.2),
     clip_norm=1.0,
     accumulate=1,
     stop_after_skips=3,
     mesh=dict(data=1, fsdp=1, tensor=-1),
-    log_every=1,
-    telemetry=dict(every=4),
-    evaluate=dict(every=8, rate=0.15, max_rows=16),
-    checkpoint=dict(every=5, keep=2),
+    log_every_steps=1,
+    telemetry=dict(every_steps=4),
+    evaluate=dict(every_steps=8, rate=0.15, max_rows=16),
+    checkpoint=dict(every_steps=5, keep=2),
 )
 
 
@@ -60,7 +60,7 @@ def config(folder, **changes):
         data=dict(folder=rows(folder), row_length=LENGTH, batch_size=8, repeat=True),
         model=dict(name='transformer', preset='tiny', depth=1, scan=False),
         phases=(
-            dict(share=0.5, objective=dict(name='clm')),
+            dict(fraction=0.5, objective=dict(name='clm')),
             dict(
                 objective=dict(
                     name='hybrid', balance=dict(name='sigmoid'), predictor_width=16

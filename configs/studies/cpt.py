@@ -7,16 +7,18 @@ learning rate returns to its peak at once and decays over the last 2,000 steps, 
 2,000 steps only decay; Adam's moments are kept. The paper does not specify any of this.
 """
 
+from typing import Literal
+
 from jepa_text.settings.config_file import shared
 
 FIRST = 42_000
 FURTHER = (22_000, 12_000, 2_000)
 
 
-def get_config(argument='scale=desk'):
-    """Returns the config of 'scale=desk,seeds=5'; scales are paper, desk and smoke."""
-    config, scale = shared('scales').begun('cpt', argument)
-    again = scale.wsd(name='wsd_twice', first=scale.steps(FIRST))
+def get_config(*, scale: Literal['paper', 'desk', 'smoke'] = 'desk', seeds=0):
+    """Returns the config of the study at a scale."""
+    config, scale = shared('scales').begun('cpt', scale, seeds)
+    again = scale.wsd(name='wsd_twice', first_steps=scale.steps(FIRST))
     runs = []
     for name, clm in (('mlm', 0), ('clm', FIRST)):
         runs.append(scale.run(f'{name}_0', FIRST, clm))

@@ -10,15 +10,17 @@ the paper's bfloat16. Its standard deviation over learning rates 1e-5 to 1e-4 an
 compared over pretraining seeds.
 """
 
+from typing import Literal
+
 from jepa_text.settings.config_file import shared
 
 STEPS = 42_000
 PRECISIONS = ('float32', 'paper_bf16')
 
 
-def get_config(argument='scale=desk'):
-    """Returns the config of 'scale=desk,seeds=5'; scales are paper, desk and smoke."""
-    config, scale = shared('scales').begun('finetune_stability', argument)
+def get_config(*, scale: Literal['paper', 'desk', 'smoke'] = 'desk', seeds=0):
+    """Returns the config of the study at a scale."""
+    config, scale = shared('scales').begun('finetune_stability', scale, seeds)
     config.examine = {name: _exam(scale, name) for name in PRECISIONS}
     config.runs = (
         scale.run('mlm', STEPS),

@@ -1,5 +1,4 @@
-"""Does JEPA in addition to MLM help? arXiv 2606.05173 with four balances and fair
-baselines.
+"""Does JEPA in addition to MLM help? arXiv 2606.05173 with fair baselines.
 
     jepa-text study studies/jepa_vs_mlm:scale=desk --workdir=runs/jepa
 
@@ -7,6 +6,8 @@ Every balance of the two losses is compared with MLM at equal FLOPs, and two wit
 equal steps. The paper scale has its 35M parameters and 300,000 steps. The paper compares
 single runs at equal steps, where its hybrid takes 2.0 to 3.6 times the FLOPs.
 """
+
+from typing import Literal
 
 from jepa_text.settings.config_file import shared
 
@@ -18,9 +19,11 @@ BALANCES = {
 }
 
 
-def get_config(argument='scale=desk'):
-    """Returns the config of 'scale=desk,seeds=5'; scales are paper, desk and smoke."""
-    config, scale = shared('scales').begun('jepa_vs_mlm', argument, 'jepa_mlm_paper,35m')
+def get_config(*, scale: Literal['paper', 'desk', 'smoke'] = 'desk', seeds=0):
+    """Returns the config of the study at a scale."""
+    config, scale = shared('scales').begun(
+        'jepa_vs_mlm', scale, seeds, preset='jepa_mlm_paper', size='35m'
+    )
     if scale.name == 'paper':
         config.plan.hardware = 'h100'
         config.examine = dict(

@@ -8,15 +8,17 @@ CLM with 2,000 steps of MLM, during which the learning rate decays. The paper sc
 has 210m and 1b.
 """
 
+from typing import Literal
+
 from jepa_text.settings.config_file import shared
 
 RATES = (0.2, 0.3, 0.4, 0.5)
 STEPS = 42_000
 
 
-def get_config(argument='scale=desk'):
-    """Returns the config of 'scale=desk,seeds=5'; scales are paper, desk and smoke."""
-    config, scale = shared('scales').begun('masking_rate', argument)
+def get_config(*, scale: Literal['paper', 'desk', 'smoke'] = 'desk', seeds=0):
+    """Returns the config of the study at a scale."""
+    config, scale = shared('scales').begun('masking_rate', scale, seeds)
     runs = [scale.run(f'mlm{100 * rate:.0f}', STEPS, rate=rate) for rate in RATES]
     runs.append(scale.run('clm', STEPS, STEPS))
     for rate in RATES:

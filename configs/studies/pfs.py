@@ -8,6 +8,8 @@ without the two runs of 42,000 steps of a single objective, which the paper had 
 before.
 """
 
+from typing import Literal
+
 from jepa_text.settings.config_file import shared
 
 # {steps: steps after which CLM ends}
@@ -18,9 +20,9 @@ BUDGETS = {
 }
 
 
-def get_config(argument='scale=desk'):
-    """Returns the config of 'scale=desk,seeds=5'; scales are paper, desk and smoke."""
-    config, scale = shared('scales').begun('pfs', argument)
+def get_config(*, scale: Literal['paper', 'desk', 'smoke'] = 'desk', seeds=0):
+    """Returns the config of the study at a scale."""
+    config, scale = shared('scales').begun('pfs', scale, seeds)
     runs = []
     for steps, switches in BUDGETS.items():
         named = zip(('mlm', 'clm25', 'clm50', 'clm75', 'clm'), (0, *switches, steps))

@@ -20,6 +20,8 @@ import re
 import time
 from pathlib import Path
 
+import jax
+
 from jepa_text import engine
 from jepa_text.analysis import features, findings, measuring, page
 from jepa_text.engine import Options
@@ -27,10 +29,11 @@ from jepa_text.evaluation import controls, examiner, finetune, tasks
 from jepa_text.evaluation.results import result_files
 from jepa_text.evaluation.sets.task import classes
 from jepa_text.files import addresses, atomic, checksums, paths
+from jepa_text.hf import files
 from jepa_text.pretrained import load, prediction
-from jepa_text.report import console
+from jepa_text.report import progress
 from jepa_text.running import compilation, places, xla_flags
-from jepa_text.settings import schema
+from jepa_text.settings import renamed, schema
 from jepa_text.settings.schema import field
 
 COLUMNS = (
@@ -40,7 +43,7 @@ COLUMNS = (
 # Config keys that do not change what a run learns, and its seed.
 NOT_LEARNED = (
     *('name', 'seed', 'checkpoint', 'evaluate', 'geometry'),
-    *('log_every', 'mesh', 'profile_steps', 'telemetry', 'watchdog'),
+    *('log_every_steps', 'mesh', 'profile_steps', 'telemetry', 'watchdog'),
 )
 ANALYZED = ('labels', 'scores', 'texts')  # supported kinds of tasks
 MIN_TEST = 8  # different test examples; correlations and ranks need at least this many
@@ -89,8 +92,7 @@ class Config:
     def __post_init__(self):
         if not self.models or not self.tasks:
             raise ValueError(
-                'analyze needs models and tasks: '
-                '--config=analyze:models=runs/a,hf:NAME,tasks=bundled'
+                'analyze needs models and tasks: --model=runs/a,hf:NAME --task=bundled'
             )
         if self.half_samples == 1:
             raise ValueError(
@@ -124,21 +126,26 @@ def analyze(config, workdir):
         if not options.is_in_process:
             _encode_elsewhere(config, names, cache, run)
         stack.enter_context(measuring.one_blas_thread())
-        parts = measuring.parts(config, len(names), len(chosen))
-        progress = stack.enter_context(console.Progress('analysis', parts))
-        measured = measuring.Measurements(config, chosen, cache, progress)
+        costs = measuring.costs(config, len(names), len(chosen))
+        parts = sum(count for count, _ in costs)
+        bar = stack.enter_context(progress.Progress('analyze', parts, 0, costs))
+        measured, facts = measuring.Measurements(config, chosen, cache, bar), {}
         for path, (name, seed) in names.items():
-            progress.log(f'{name}{f" seed {seed}" if seed else ""}: {path}')
-            measured.model(_model(config, path), name, seed)
+            bar.log(f'{name}{f" seed {seed}" if seed else ""}: {path}')
+            model = _model(config, path)
+            size = sum(leaf.size for leaf in jax.tree.leaves(model.params))
+            facts[path] = {'parameters': size, **load.trained(path)}
+            measured.model(model, name, seed)
         measured.tf_idf()
         measured.similarity()
-        with measuring.part(progress, 'comparison'):
+        with measuring.part(bar, 'comparison'):
             compared = findings.compare(
                 measured.rows, measured.deviations, measured.per_example
             )
     results = {
         'config': config,
         'models': {path: list(pair) for path, pair in names.items()},
+        'facts': facts,
         'tasks': [_summary(task) for task in chosen],
         'cuts': [cut._asdict() for cut in measured.cuts],
         'texts': {t.name: len(t.test.texts()) for t in chosen},
@@ -183,13 +190,13 @@ def encode(config, path, seed, cache):
         models.append(measuring.untrained(config, model, seed))
     for task in _tasks(config):
         for one in models:
-            measuring.vectors(config, one, task, cache, print)
+            measuring.vectors(config, one, task, cache)
 
 
 def _saved_config(path):
     """The config of a run; empty if it has none."""
     file = places.model_folder('models', path) / 'config.json'
-    return checksums.read_json(file) if file.is_file() else {}
+    return renamed.current(checksums.read_json(file)) if file.is_file() else {}
 
 
 def run_names(paths, config_of=_saved_config, stem_of=None):
@@ -252,10 +259,10 @@ def _checked(config):
     settings, FileNotFoundError for a folder that is no run."""
     config = schema.resolved(Config, schema.plain(config))
     for path in config['models']:
-        addresses.location('models', path, model=True)
+        place = addresses.location('models', files.named(path), model=True)
         if config['models'].count(path) > 1:
             raise ValueError(f'models={config["models"]} contains {path} twice.')
-        if path.startswith(paths.MODEL):
+        if place.startswith(paths.MODEL):
             continue
         if not (places.model_folder('models', path) / 'config.json').is_file():
             raise FileNotFoundError(

@@ -22,6 +22,7 @@ from jepa_text import losses
 from jepa_text.evaluation import identity
 from jepa_text.files import atomic, checksums
 from jepa_text.models import pooling
+from jepa_text.report import progress
 from jepa_text.settings import resolve
 
 POOLINGS = (*pooling.POOLINGS, 'last4')
@@ -50,9 +51,7 @@ class Features:
         return _load(self.folder / self.names[layer, name])
 
 
-def extract(
-    model, texts, folder, poolings=('mean',), *, layers=None, on_progress=lambda *_: None
-):
+def extract(model, texts, folder, poolings=('mean',), *, layers=None):
     """Features of a load.Pretrained; runs the forward pass only for what is not in
     `folder`, or damaged there.
 
@@ -60,9 +59,8 @@ def extract(
     `encode`; 'last4', of the last layer only, is the mean over tokens and the last four
     layers. NAME-specials excludes special tokens.
 
-    By default computes all `layers`. `on_progress(done, count)` is called with numbers of
-    texts after each batch. Raises ValueError for an unknown pooling or layer, a text
-    without tokens, and for 'cls' if the model has no initial special token.
+    By default computes all `layers`. Raises ValueError for an unknown pooling or layer, a
+    text without tokens, and for 'cls' if the model has no initial special token.
     """
     depth = model.network.encoder.depth
     pairs = combinations(depth, layers, poolings)
@@ -79,7 +77,7 @@ def extract(
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     missing = [pair for pair, key in names.items() if _load(folder / key) is None]
     if missing:
-        for pair, rows_ND in _compute(model, rows, missing, on_progress).items():
+        for pair, rows_ND in _compute(model, rows, missing).items():
             file = io.BytesIO()
             np.savez(file, rows=rows_ND)
             atomic.write(folder / names[pair], file.getvalue())
@@ -137,7 +135,7 @@ def _program(network, causal, special_ids, pairs):
     return pooled
 
 
-def _compute(model, rows, pairs, on_progress):
+def _compute(model, rows, pairs):
     """{pair: [N, D] float32} of all pairs, in one pass over the texts, the shortest
     first."""
     special_ids = tuple(model.tokenizer.special_ids)
@@ -145,20 +143,21 @@ def _compute(model, rows, pairs, on_progress):
     order_N = np.argsort([len(row) for row in rows], kind='stable')
     shape = len(rows), model.network.encoder.width
     arrays = {pair: np.zeros(shape, np.float32) for pair in pairs}
-    for start in range(0, len(rows), _BATCH):
-        chosen = order_N[start : start + _BATCH]
-        batch = model.pad([rows[i] for i in chosen], _BATCH)
-        pooled_PBD = jax.device_get(pooled(model.params, *batch))
-        for ((layer, name), rows_ND), pooled_BD in zip(arrays.items(), pooled_PBD):
-            rows_ND[chosen] = pooled_BD[: len(chosen)]
-            bad_C = ~np.isfinite(rows_ND[chosen]).all(axis=1)
-            if bad_C.any():
-                raise ValueError(
-                    f'Features {layer}/{name} contain NaN or infinity, for example for '
-                    f'text {chosen[bad_C.argmax()]}. Check the model: did its training '
-                    'diverge?'
-                )
-        on_progress(min(start + _BATCH, len(rows)), len(rows))
+    with progress.Progress('vectors', len(rows)) as bar:
+        for start in range(0, len(rows), _BATCH):
+            chosen = order_N[start : start + _BATCH]
+            batch = model.pad([rows[i] for i in chosen], _BATCH)
+            pooled_PBD = jax.device_get(pooled(model.params, *batch))
+            for ((layer, name), rows_ND), pooled_BD in zip(arrays.items(), pooled_PBD):
+                rows_ND[chosen] = pooled_BD[: len(chosen)]
+                bad_C = ~np.isfinite(rows_ND[chosen]).all(axis=1)
+                if bad_C.any():
+                    raise ValueError(
+                        f'Features {layer}/{name} contain NaN or infinity, for example '
+                        f'for text {chosen[bad_C.argmax()]}. Check the model: did its '
+                        'training diverge?'
+                    )
+            bar.update(min(start + _BATCH, len(rows)))
     return arrays
 
 

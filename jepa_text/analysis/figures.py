@@ -39,8 +39,7 @@ def probe_of(task):
 
 
 def geometry(task, results):
-    """Figures of the last measured layer: alignment and uniformity, eigenspectra, and
-    effective rank by pooling."""
+    """Figures of the last measured layer: alignment and uniformity, and eigenspectra."""
     final, models = findings.final_rows(results['rows']), models_of(results)
     planes, spectra = [], []
     for form, title in FORMS.items():
@@ -60,18 +59,7 @@ def geometry(task, results):
                 values.setdefault((one['model'], one['control']), one['values'])
         title = 'Eigenspectrum' if form == 'raw' else f'Eigenspectrum, {FORMS[form]}'
         spectra.append(eigenspectra(values, title, models))
-    return [*planes, *spectra, _by_pooling(task, results)]
-
-
-def _by_pooling(task, results):
-    groups, last = {}, findings.last_layers(results['rows'])
-    for row in rows_of(results, task['name'], 'effective_rank', 'raw'):
-        subject = row['model'], row['control']
-        if row['layer'] is not None and row['layer'] == last[task['name'], *subject]:
-            # Rows with seed 'mean' come last and replace those of single seeds.
-            groups.setdefault(row['pooling'], {})[subject] = interval(row)
-    title = f'Effective rank by pooling in {deepest(results)}'
-    return dots(groups, title, 'effective rank', models_of(results))
+    return [*planes, *spectra]
 
 
 def layers(task, results):
@@ -145,9 +133,8 @@ def plane(points, title, models):
     """
     figure, axes = plots.blank(
         title,
-        'alignment (squared distance of positive pairs)',
+        'alignment (squared distance)',
         'uniformity (lower left is better)',
-        plots.height(points),
     )
     looks = _looks(points, models)
     for subject, both in points.items():
@@ -198,7 +185,7 @@ def similarity_map(values_RC, title, rows, columns, layers):
         aspect='auto' if is_long else 'equal',
     )
     if values_RC.size <= 196:
-        style = dict(ha='center', va='center', fontsize=7.5 - 1.5 * (values_RC.size > 64))
+        style = dict(ha='center', va='center', fontsize=9 - 2.5 * (values_RC.size > 64))
         for (row, column), value in np.ndenumerate(values_RC):
             text = f'{value:.2f}'.replace('0.', '.')
             color = 'white' if value > 0.6 else plots.INK

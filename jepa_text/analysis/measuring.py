@@ -17,6 +17,7 @@ from jepa_text.evaluation import controls
 from jepa_text.evaluation.controls import baselines, lexical
 from jepa_text.evaluation.controls import features as word_features
 from jepa_text.measures import similarity
+from jepa_text.report import progress as bars
 
 _CKA_TEXTS = 2000
 _TF_IDF_WORDS = 1024  # columns of the vectors whose geometry is measured
@@ -26,25 +27,24 @@ _TF_IDF_WORDS = 1024  # columns of the vectors whose geometry is measured
 def part(progress, *names):
     """Context manager for one part of an analysis, such as a model on a task.
 
-    Shows it on a console.Progress. Yields a function that shows its status, such as
-    'vectors of 640 of 2,500 texts'.
+    Shows it on a Progress.
     """
-    name = ', '.join(filter(None, names))
-
-    def show(status):
-        progress.update(progress.step, description=f'{name}: {status}')
-
-    progress.update(progress.step, description=name)
-    yield show
-    progress.update(progress.step + 1, description=name)
+    progress.update(progress.step, description=', '.join(filter(None, names)))
+    yield
+    progress.update(progress.step + 1)
 
 
-def parts(config, models, tasks):
-    """The number of parts of an analysis of so many models and tasks."""
+def costs(config, models, tasks):
+    """The costs of the parts of an analysis, in order, as of a Progress.
+
+    The vectors of a network are computed, and those of all layers measured; the other
+    parts have one set of vectors each.
+    """
     wanted = config['controls']
-    of_model = 1 + (controls.UNTRAINED in wanted) + (controls.BAG in wanted)
+    of_model = [(2 * tasks, 0.5)] * (1 + (controls.UNTRAINED in wanted))
+    of_model += [(tasks, 0.1)] * (controls.BAG in wanted)
     # The similarity of layers and the comparison are parts of their own.
-    return tasks * (models * of_model + (controls.TF_IDF in wanted)) + 2
+    return [*of_model * models, (tasks * (controls.TF_IDF in wanted), 0.4), (2, 0.1)]
 
 
 @contextlib.contextmanager
@@ -108,13 +108,13 @@ class Measurements:
             fresh = untrained(self.config, model, seed)
             self._features(fresh, name, seed, controls.UNTRAINED)
         for task in self.tasks if controls.BAG in wanted else ():
-            with part(self.progress, name, controls.BAG, task.name) as show:
+            with part(self.progress, name, controls.BAG, task.name):
                 texts, read = _texts(task), self.read[name, seed, task.name]
                 result = Result(task.name, name, seed, controls.BAG, None, 'mean')
                 rows_ND = controls.bag_of_embeddings(model, texts)
                 tokens_N = [len(model.row(text)) for text in texts]
                 cell = {(result,): lambda x=rows_ND: x}
-                self._measure_all(show, cell, read, _lengths(tokens_N, read))
+                self._measure_all(cell, read, _lengths(tokens_N, read))
 
     def tf_idf(self):
         """Measures TF-IDF, of the text that the models read and of the full texts.
@@ -122,7 +122,7 @@ class Measurements:
         Its probe reads all words, its geometry and the recovery of words the commonest.
         """
         for task in self.tasks if controls.TF_IDF in self.config['controls'] else ():
-            with part(self.progress, controls.TF_IDF, task.name) as show:
+            with part(self.progress, controls.TF_IDF, task.name):
                 # Models that read the same text share a control.
                 groups = {_texts(task): (task, [])}
                 for (name, seed, of), read in self.read.items():
@@ -143,7 +143,6 @@ class Measurements:
                     ).transform(texts)
                     has_probe = read.kind in ('labels', 'scores')
                     self._measure_all(
-                        show,
                         {tuple(wanted): rows_NW.toarray},
                         read,
                         controls.word_lengths(texts),
@@ -153,9 +152,8 @@ class Measurements:
     def similarity(self):
         """Measures the unbiased CKA between all layers, within and between models, on the
         first task."""
-        with part(self.progress, 'similarity of layers') as show:
+        with part(self.progress, 'similarity of layers'):
             for one, two in itertools.combinations_with_replacement(self.last, 2):
-                show(f'{one[0]} and {two[0]}')
                 self._similarity(one, two)
 
     def _similarity(self, one, two):
@@ -171,9 +169,10 @@ class Measurements:
     def _features(self, model, name, seed, control):
         """Measures all layers and poolings of a model or control on every task."""
         for task in self.tasks:
-            with part(self.progress, name, control, task.name) as show:
+            with part(self.progress, name, control, task.name):
+                extracted = vectors(self.config, model, task, self.cache)
+            with part(self.progress, name, control, task.name):
                 read = self.read[name, seed, task.name]
-                extracted = vectors(self.config, model, task, self.cache, show)
                 wanted = {
                     (Result(task.name, name, seed, control, *pair),): partial(
                         extracted.vectors, *pair
@@ -182,7 +181,7 @@ class Measurements:
                 }
                 labels = _token_labels(model, task)
                 lengths_N2 = _lengths(extracted.tokens_N, read)
-                self._measure_all(show, wanted, read, lengths_N2, labels)
+                self._measure_all(wanted, read, lengths_N2, labels)
                 if task is self.tasks[0] and not control:
                     start = len(_texts(task)) - len(task.test.texts())
                     self.last[name, seed] = {
@@ -193,7 +192,7 @@ class Measurements:
                         if pooling == self._pooling
                     }
 
-    def _measure_all(self, show, wanted, task, lengths_N2, labels=None, answered=None):
+    def _measure_all(self, wanted, task, lengths_N2, labels=None, answered=None):
         """Measures sets of vectors in parallel, and stores the results in order.
 
         `wanted` is {Results: a function that returns the vectors they share}; `answered`
@@ -219,10 +218,14 @@ class Measurements:
                 values += [('', name, x, len(task.test)) for name, x in probed.items()]
             return values, deviations, spectra, per_example
 
-        with futures.ThreadPoolExecutor(self.config['threads'] or os.cpu_count()) as pool:
+        threads = self.config['threads'] or os.cpu_count()
+        with (
+            futures.ThreadPoolExecutor(threads) as pool,
+            bars.Progress('measured', len(wanted)) as bar,
+        ):
             measured = zip(wanted, pool.map(measure, wanted))
             for number, (group, own) in enumerate(measured, 1):
-                show(f'measured {number:,} of {len(wanted):,} cells')
+                bar.update(number)
                 for result in group:
                     self._store(result, *own)
 
@@ -265,16 +268,15 @@ def untrained(config, model, seed):
     return controls.untrained(model, config['seed'] + seed)
 
 
-def vectors(config, model, task, cache, show):
+def vectors(config, model, task, cache):
     """Returns the features.Features of a model on a task, from the cache if they are
-    there; `show` is called with the status as text."""
+    there."""
     return features.extract(
         model,
         _texts(task),
         cache,
         _poolings(config, model),
         layers=config['layers'] or None,
-        on_progress=lambda done, count: show(f'vectors of {done:,} of {count:,} texts'),
     )
 
 

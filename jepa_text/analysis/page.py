@@ -5,8 +5,6 @@ from jepa_text.data import truncation
 from jepa_text.evaluation import controls
 from jepa_text.report import console, page
 
-COLUMNS = ('task', 'model', 'probe', 'words', 'uniformity', 'without length', 'rank')
-SHOWN = 6  # values that are not beyond a control, on the terminal
 METHODS = """All values are measured on texts that no probe was trained on. Geometry has
 four forms: raw, centered, whitened, and length-residualized (cross-fitted), which removes
 what the length of a text predicts; raw measures of variance mostly reflect length.
@@ -28,47 +26,24 @@ CONTROLS = {
 
 
 def show(results):
-    """Prints the short table, the headline, and the first warnings."""
-    title = figures.deepest(results).removeprefix('the ').capitalize()
-    console.table(title, list(COLUMNS), table(results))
-    for sentence in truncation.sentences(_cuts(results)):
-        print(sentence)
-    print(f'\n{verdicts.headline(results)}')
-    shown = [one for one in results['examined'] if one['kind'] != 'beyond']
-    for one in shown[:SHOWN]:
-        print(
-            f'! {one["task"]}, {one["model"]}, {verdicts.value_label(one)}: '
-            f'{one["value"]:.3g}, {one["control"]} {one["reached"]:.3g} ({one["kind"]})'
-        )
-    if (more := len(shown) - SHOWN) > 0:
-        print(f'! and {more} more such values: see the page.')
-
-
-def table(results):
-    """One row per task and model or control, in the order of COLUMNS."""
-    final, rows = findings.final_rows(results['rows']), []
+    """Prints the tables of probes, and the answer."""
     for task in results['tasks']:
-        values = (
-            *((figures.probe_of(task), ''), ('word_recovery_auc', '')),
-            *(('uniformity', form) for form in figures.FORMS),
-            ('effective_rank', 'raw'),
-        )
-        for subject in figures.subjects(results, task['name']):
-            cells = [final.get((task['name'], *subject, *value)) for value in values]
-            numbers = [row and row['value'] for row in cells]
-            rows.append([task['name'], figures.label(*subject), *numbers])
-    return rows
+        shown = _probes(task, results)['table']
+        console.table(f'{task["name"]}: probes', shown['columns'], shown['rows'])
+    print(*truncation.sentences(_cuts(results)), sep='\n', end='\n\n')
+    print(verdicts.headline(results))
 
 
 def write(path, results):
     """Writes the HTML page and returns its path."""
-    sections = [verdicts.controlled(results), _truncation(results)]
+    sections = [verdicts.differences(results)]
     for task in results['tasks']:
         sections += _task_sections(task, results)
     config = results['config']
     sections += [
+        verdicts.controlled(results),
         figures.similarity(results),
-        verdicts.differences(results),
+        _truncation(results),
         {
             'heading': 'Methods',
             'text': methods(config),
@@ -80,7 +55,25 @@ def write(path, results):
         title='Representation analysis',
         lead=verdicts.headline(results),
         sections=[section for section in sections if section],
-        subtitle=', '.join(figures.models_of(results)),
+        compared=compared(results),
+    )
+
+
+def compared(results):
+    """Returns what was compared: models, their sizes and training, seeds and texts."""
+    names, facts = figures.models_of(results), results.get('facts', {}).values()
+    seeds = {(name, seed) for name, seed in results['models'].values()}
+    text = page.listed('model', names)
+    if len(seeds) > len(names):
+        text += f' with {len(seeds):,} seeds in all'
+    if sizes := page.amounts([{'parameters': one['parameters']} for one in facts]):
+        text += f' of {sizes}'
+    if steps := page.amounts([{**one, 'parameters': 0} for one in facts]):
+        text += f', trained for {steps}'
+    tests = page.span(results['texts'].values())
+    tasks = page.listed('task', results['texts'])
+    return (
+        f'{text}; probes of frozen vectors on {tasks} with {tests} test texts; ± is 95 %.'
     )
 
 
@@ -104,26 +97,13 @@ def _cuts(results):
 
 def _truncation(results):
     """The section of truncated texts, by model and task."""
-    rows = dict.fromkeys(
-        (
-            *(one.task, one.model, one.length, one.texts),
-            *(truncation.percent(one), f'{100 * one.read:.0f} %'),
-        )
-        for one in _cuts(results)
+    about = (
+        'Texts longer than the rows of a model are truncated. Its controls and word '
+        'counts use the same truncated texts. A separate control is TF-IDF of the full '
+        'texts; it shows what the rest of the texts adds.'
     )
-    text = 'No text was truncated.'
-    if any(one.cut for one in _cuts(results)):
-        text = (
-            'Texts longer than the rows of a model are truncated. Its controls and word '
-            'counts use the same truncated texts. A separate control is TF-IDF of the '
-            'full texts; it shows what the rest of the texts adds.'
-        )
-    columns = 'task, model, tokens per row, texts, truncated, characters read'
-    return {
-        'heading': 'Truncation',
-        'text': text,
-        'table': {'columns': columns.split(', '), 'rows': rows},
-    }
+    told = [about, *truncation.sentences(_cuts(results))]
+    return {'heading': 'Truncation', 'text': '\n\n'.join(told)}
 
 
 def _task_sections(task, results):
@@ -183,7 +163,7 @@ def _probes(task, results):
     return {
         'text': _task_description(task),
         'table': {'columns': columns, 'rows': rows, 'note': _NOTES[task['kind']]},
-        'figures': [figures.dots(groups, title, '', models)] if groups else [],
+        'figures': [figures.dots(groups, title, 'score', models)] if groups else [],
     }
 
 

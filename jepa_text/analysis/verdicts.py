@@ -1,57 +1,64 @@
 """Summarizes the findings of an analysis: headline, control and comparison sections."""
 
-import math
-
 from jepa_text.analysis import comparisons, figures, findings
-from jepa_text.measures import statistics
+from jepa_text.measures import power, statistics
 from jepa_text.report import page
 
+BEYOND = (
+    'Beyond: better than every control. Explained: a control reaches it. Intervals are '
+    'over texts, so this holds for these training runs, not for the training method. A '
+    'value that an untrained network or TF-IDF reaches shows nothing about training; one '
+    "that the bag of the model's own trained input embeddings reaches shows nothing "
+    'about its layers. Better alignment does not count if all texts are closer together, '
+    'as then so are the texts of a class.'
+)
 # The headline has the first of these that a task has.
 SCORES = ('probe_accuracy', 'probe_spearman', 'cosine_spearman')
 
 
 def headline(results):
-    """The main findings: models that have collapsed, the score of each model beside its
-    strongest control, and verdicts between models."""
-    text = ' '.join(_scores(results)) or 'No scores were measured.'
-    tested = [test for test in results['tests'] if test['test']]
-    if tested:
-        significant = sum(map(comparisons.is_significant, tested))
-        text += (
-            f' Over training seeds, {significant} of {len(tested)} differences between '
-            'models remain after correction for their number.'
-        )
-    elif results['tests']:
-        text += f' Between models: {results["tests"][0]["verdict"]}.'
+    """The answer: scores beside their strongest controls, verdicts between models, and
+    the models that have collapsed."""
+    scores = '\n'.join(filter(None, _scores(results))) or 'No scores were measured.'
     collapsed = [
         f'Collapsed on {task}, all vectors nearly equal: `{model}`.'
         for task, model in results['collapsed']
     ]
-    return ' '.join([*collapsed, text])
+    return '\n\n'.join([scores, *filter(None, [_verdict(results)]), *collapsed])
+
+
+def _verdict(results):
+    tested = [test for test in results['tests'] if test['test']]
+    if not tested:
+        return results['tests'] and f'Between models: {results["tests"][0]["verdict"]}.'
+    others = [one for one in tested if not comparisons.is_significant(one)]
+    fields = statistics.OverSeeds._fields
+    found = [statistics.OverSeeds(*map(one.get, fields)) for one in others]
+    seeds = [power.needed(one, len(tested)) for one in found]
+    text = (
+        f'Over training seeds, {len(tested) - len(others)} of {len(tested)} differences '
+        'between models remain after correction for their number.'
+    )
+    told = page.needed(f'The other {len(seeds)}', seeds, power.MAX_SEEDS)
+    return f'{text} {told}'.strip()
 
 
 def _scores(results):
-    """Yields a sentence for the first score of each model on each task."""
+    """Yields a sentence for the first score of each task, of models and controls."""
     rows = findings.final_rows(results['rows'])
-    subjects = (key[:2] for key in rows if key[1] and not key[2])
-    for task, model in dict.fromkeys(subjects):
-        known = [name for name in SCORES if (task, model, '', name, '') in rows]
-        if not known:
-            continue
-        others = {
-            row['control']: row['value']
-            for (of, owner, control, *value), row in rows.items()
-            # Controls that no model has are those of all.
-            if control and of == task and owner in (model, '') and value == [known[0], '']
-        }
-        row = rows[task, model, '', known[0], '']
-        text = f'{task}: `{model}` has {metric_label(known[0])} {row["value"]:.3f}'
-        if math.isfinite(row['low']):
-            text += f' ({row["low"]:.3f} to {row["high"]:.3f})'
-        if others:
-            best = max(others, key=others.get)
-            text += f', the strongest control, {best}, {others[best]:.3f}'
-        yield f'{text}.'
+    for task in dict.fromkeys(key[0] for key in rows):
+        of_task = {key[1:3]: {} for key in rows if key[0] == task}
+        for (of, *subject, metric, form), row in rows.items():
+            if of == task and not form:
+                of_task[tuple(subject)][metric] = figures.interval(row)
+        models = {key: own for key, own in of_task.items() if key[0] and not key[1]}
+        metric = next((m for m in SCORES if any(m in own for own in models.values())), '')
+        values = {key: own[metric] for key, own in of_task.items() if metric in own}
+        yield page.scores(
+            f'`{task}`, {metric_label(metric)}',
+            {key[0]: one for key, one in values.items() if key in models},
+            {figures.label(*k): v[0] for k, v in values.items() if k not in models},
+        )
 
 
 def controlled(results):
@@ -71,14 +78,12 @@ def controlled(results):
     columns = 'task, model, value, result, strongest control, control result, conclusion'
     return rows and {
         'heading': 'Values and their strongest controls',
-        'text': f'Values of {figures.deepest(results)}. Beyond: better than every '
-        'control. Explained: a control reaches it. Intervals are over texts, so this '
-        'holds for these training runs, not for the training method. A value that an '
-        'untrained network or TF-IDF reaches shows nothing about training; one that the '
-        "bag of the model's own trained input embeddings reaches shows nothing about its "
-        'layers. Better alignment does not count if all texts are closer together, as '
-        'then so are the texts of a class.',
-        'table': {'columns': columns.split(', '), 'rows': rows},
+        'text': f'Values of {figures.deepest(results)}.',
+        'table': {
+            'columns': columns.split(', '),
+            'rows': rows,
+            'note': BEYOND,
+        },
     }
 
 

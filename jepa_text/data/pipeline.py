@@ -83,7 +83,7 @@ class Rows:
             raise ValueError(
                 f'{folder} has no split {split!r}.{resolve.nearest(str(split), known)} '
                 'Prepare rows with it (prepare.splits) in another folder. Training needs '
-                'no held-out rows with evaluate.every=0 and geometry.every=0.'
+                'no held-out rows with evaluate.every_steps=0 and geometry.every_steps=0.'
             )
         row_folder.check_sizes(self.folder, self.manifest, [split])
         self.row_length = self.manifest['row_length']

@@ -8,7 +8,6 @@ The output is the same for every engine, any number of processes and interruptio
 """
 
 import collections
-import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -24,8 +23,8 @@ from jepa_text.data.cleaning import duplicates
 from jepa_text.data.rows import row_folder, writing
 from jepa_text.data.section import Clean, Prepare
 from jepa_text.files import paths
-from jepa_text.report import console, rows_page
-from jepa_text.settings import schema
+from jepa_text.report import rows_page
+from jepa_text.settings import renamed, schema
 
 TASKS = 100  # at most, in processes of their own, which take a second to start
 # Fields that are always part of a manifest's settings, in this order.
@@ -79,7 +78,7 @@ def _finished(folder, settings):
         )
     manifest = row_folder.read_manifest(folder)
     row_folder.check_sizes(folder, manifest)
-    before = manifest['settings']
+    before = renamed.current(manifest['settings'])
     changed = [
         f'{key} was {before.get(key)!r} and is now {settings.get(key)!r}'
         for key in sorted(before.keys() | settings.keys())
@@ -107,19 +106,12 @@ def _write(partial, tokenizer, options, about):
     tokenizer.save(partial / units.TOKENIZER)
     work = units.load(partial)
     with engine.opened(options, partial / units.SCRATCH) as run:
-        tasks = _tasks(work, options)
-        with contextlib.ExitStack() as stack:
-            bar, ended = None, itertools.count(1)
-            if not options.is_in_process:  # else a task shows its own progress
-                bar = stack.enter_context(console.Progress('prepare', len(tasks)))
 
-            def on_end(_, outcome):
-                if outcome.error:
-                    raise outcome.error  # which stops the other tasks
-                if bar:
-                    bar.update(next(ended))
+        def on_end(_, outcome):
+            if outcome.error:
+                raise outcome.error  # which stops the other tasks
 
-            run(tasks, on_end)
+        run(_tasks(work, options), on_end)
     shutil.rmtree(partial / units.SCRATCH)
     return row_folder.write_manifest(partial, _manifest(work, about))
 
@@ -157,7 +149,7 @@ def _task(function, work, argument, label, options, after):
     if options.name == 'local':
         threads = (os.cpu_count() or 1) // options.jobs
     return engine.Task(
-        function.__name__.replace('_', ' ') + label,
+        f'prepare: {function.__name__.replace("_", " ")}{label}',
         f'{function.__module__}.{function.__name__}',
         [str(work.folder.absolute()), argument],
         after,

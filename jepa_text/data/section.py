@@ -112,13 +112,13 @@ class Clean:
     decontaminate: tuple[EvaluationSet, ...] = schema.field(
         (), 'sets whose texts must not be trained on, as dict(path=...)'
     )
-    overlap: int = schema.field(
+    overlap_words: int = schema.field(
         13,
         'consecutive words shared with such a set that contaminate a document',
         minimum=2,
         maximum=64,
     )
-    min_overlap: int = schema.field(
+    min_overlap_words: int = schema.field(
         8, 'minimum words of a shorter text of such a set to search for', minimum=1
     )
 
@@ -129,10 +129,10 @@ class Clean:
                 f'clean.max_chars={self.max_chars} is less than clean.min_chars='
                 f'{self.min_chars}: no document has such a length. 0 means no limit.'
             )
-        if self.min_overlap > self.overlap:
+        if self.min_overlap_words > self.overlap_words:
             raise ValueError(
-                f'clean.min_overlap={self.min_overlap} must be at most clean.overlap='
-                f'{self.overlap}.'
+                f'clean.min_overlap_words={self.min_overlap_words} must be at most '
+                f'clean.overlap_words={self.overlap_words}.'
             )
 
 

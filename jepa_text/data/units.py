@@ -24,7 +24,7 @@ from jepa_text.data.corpora import corpus, invalid_text, reading
 from jepa_text.data.rows import writing
 from jepa_text.data.section import Clean
 from jepa_text.parallel import exits
-from jepa_text.report import console, rows_page
+from jepa_text.report import progress, rows_page
 from jepa_text.settings import schema
 
 TOKENIZER, SCRATCH = 'tokenizer.json', 'work'  # names in the partial folder
@@ -112,7 +112,7 @@ def make_shards(folder, numbers):
 
 def _shown(label, numbers):
     """Yields the numbers with a progress bar."""
-    with console.Progress(label, len(numbers)) as bar:
+    with progress.Progress(label, len(numbers)) as bar:
         for count, number in enumerate(numbers, 1):
             yield number
             bar.update(count)

@@ -14,7 +14,7 @@ from jepa_text.settings.schema import field, section
 PRECISIONS = ('float32', 'bfloat16', 'paper_bf16')
 # What identifies the training of a member in its result line.
 RECIPE = (
-    *('steps', 'batch_size', 'warmup', 'microbatches', 'precision'),
+    *('steps', 'batch_size', 'warmup_fraction', 'microbatches', 'precision'),
     *('b1', 'b2', 'eps', 'weight_decay', 'clip_norm'),
 )
 # The grid of arXiv 2507.00994, section 3: 6 learning rates x 5 seeds.
@@ -32,8 +32,8 @@ class Finetuning:
         1, 'parts that a batch is computed in; the gradient is exact', minimum=1
     )
     max_length: int = field(0, "tokens per row; 0: the model's maximum", minimum=0)
-    warmup: float = field(
-        0.1, 'warmup steps, as a share of the steps', minimum=0, below=1
+    warmup_fraction: float = field(
+        0.1, 'fraction of the steps with a rising rate', minimum=0, below=1
     )
     weight_decay: float = field(0.1, 'for kernels and embeddings', minimum=0)
     b1: float = field(0.9, "decay of Adam's first moment", minimum=0, below=1)
@@ -86,7 +86,7 @@ class Finetuning:
         Linear warmup from 0, which is then the factor of the first step, and linear decay
         to 0.
         """
-        warm = round(self.warmup * self.steps)
+        warm = round(self.warmup_fraction * self.steps)
         step_T = np.arange(self.steps, dtype=np.float64)
         rise_T = step_T / max(1, warm)
         fall_T = (self.steps - step_T) / max(1, self.steps - warm)
@@ -107,6 +107,11 @@ class Config:
     learning_rates: tuple[float, ...] = field(LEARNING_RATES, 'of the grid')
     seeds: int = field(
         5, 'number of seeds of the grid, from 0; a verdict needs at least 5', minimum=1
+    )
+    search_seeds: int = field(
+        0,
+        'of these, the number that choose the rate; the rest train at it; 0: all',
+        minimum=0,
     )
     finetuning: Finetuning = section(Finetuning, 'fine-tuning of each member')
     controls: tuple[str, ...] = field(
@@ -131,7 +136,7 @@ class Config:
         if not self.models or not self.tasks:
             raise ValueError(
                 'evaluate needs models and tasks, e.g. '
-                '--config=evaluate:models=runs/a,hf:NAME,tasks=mine.jsonl'
+                '--model=runs/a,hf:NAME --task=mine.jsonl'
             )
         rates = self.learning_rates
         for rate in rates:

@@ -26,7 +26,7 @@ def make(recipe, section):
 
     Raises ValueError for a task without labels, and all errors of reading a task.
     """
-    if not section.every or not section.tasks:
+    if not section.every_steps or not section.tasks:
         return None
     probed = [build(section_of(text)) for text in section.tasks]
     names = [task.name for task in probed]
@@ -37,7 +37,7 @@ def make(recipe, section):
                 f'{task.kind}. All tasks must have labels and different names.'
             )
     probed = [tasks.with_validation(task, SHARE) for task in probed]
-    return Prober(recipe, probed, section.every)
+    return Prober(recipe, probed, section.every_steps)
 
 
 class Prober:

@@ -24,7 +24,7 @@ from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.results import page, result_files, selection, summary
 from jepa_text.files import atomic, paths
 from jepa_text.pretrained import load, prediction
-from jepa_text.report import console
+from jepa_text.report import console, progress
 from jepa_text.running import compilation, xla_flags
 from jepa_text.settings import schema
 
@@ -53,13 +53,22 @@ def evaluate(config, workdir, dry_run=False):
             if not (dry_run and name.startswith('hf:')):
                 model.check_fills()
     stamps = {model: load.fingerprint(model) for model in config.models}
+    facts = {model: load.trained(model) for model in config.models}
     groups = grouping.groups_of(config, tasks, stamps)
+    seeds = grouping.searching(config)
+    first = [g for g in groups if not g.members or g.members[0].seed in seeds]
+    further = [g for g in groups if g not in first]
     if dry_run:
-        _show_plan(config, tasks, grouping.unique(groups), _done(folder))
+        # A rate that is not chosen yet stands for the one that will be.
+        rates = _chosen_rates(config, folder, first)
+        left = _at(further, lambda key: rates.get(key, config.learning_rates[0]))
+        _show_plan(config, tasks, grouping.unique(first + left), _done(folder))
         return None
     with engine.opened(config.engine, folder) as run:
-        failed = _work(config, folder, tasks, groups, stamps, run)
-        summarized = summarize(config, tasks, folder, groups, failed)
+        failed = _work(config, folder, tasks, first, stamps, run)
+        left = _at(further, _chosen_rates(config, folder, first).get)
+        failed |= _work(config, folder, tasks, left, stamps, run)
+        summarized = summarize(config, tasks, folder, groups, failed, facts)
     summary.show(summary.rows(summarized['chosen']))
     for sentence in summary.truncated(summarized['lines']):
         print(sentence)
@@ -72,6 +81,18 @@ def evaluate(config, workdir, dry_run=False):
             'to try again.'
         )
     return summarized
+
+
+def _at(groups, rate_of):
+    """Returns the groups whose members have the learning rate rate_of((model, task))."""
+    return [g for g in groups if g.members[0].learning_rate == rate_of((g.model, g.task))]
+
+
+def _chosen_rates(config, folder, groups):
+    """Returns {(model, task): learning rate} that the lines of these groups choose."""
+    lines = grouping.of_groups(result_files.read(folder / result_files.FOLDER)[0], groups)
+    chosen = selection.select(lines, by=config.select_by)
+    return {(choice.model, choice.task): choice.rate for choice in chosen}
 
 
 def _done(folder):
@@ -90,6 +111,8 @@ def _work(config, folder, tasks, groups, stamps, run):
     """
     done, unique = _done(folder), grouping.unique(groups)
     waiting = [group for group in unique if not group.keys <= done]
+    if not waiting:
+        return {}
     if config.engine.is_in_process:
         return _examined(config, tasks, folder, waiting)
     by_part = {}
@@ -102,7 +125,7 @@ def _work(config, folder, tasks, groups, stamps, run):
         for part in range(count):
             share = items[part::count]
             arguments = [{**given, 'tasks': [section]}, str(folder), stamps, share]
-            parts[f'{name} {model} {part + 1} of {count}'] = arguments
+            parts[f'evaluate {name} {model} {part + 1} of {count}'] = arguments
     function = f'{__name__}.{examine.__name__}'
     outcomes = run([engine.Task(name, function, part) for name, part in parts.items()])
     for name, (errors, lost) in outcomes.items():
@@ -124,17 +147,13 @@ def examine(config, folder, stamps, items):
 
 def _examined(config, tasks, folder, groups):
     """Returns {item: error message} of the groups that failed; the others are written."""
-    exam, failed, done = examiner.Examiner(config, tasks), {}, 0
-    sizes = [len(g.members) * _steps(config, tasks[g.task]) for g in groups]
-    with console.Progress('evaluation', sum(sizes)) as bar:
-        for group, size in zip(groups, sizes):
-            label = f'{group.task}  {group.model}'
-
-            def report(share, label=label, start=done, size=size):
-                bar.update(start + round(share * size), description=label)
-
+    exam, failed = examiner.Examiner(config, tasks), {}
+    costs = [(1, _cost(config, tasks[group.task], group)) for group in groups]
+    with progress.Progress('evaluate', len(groups), 0, costs) as bar:
+        for done, group in enumerate(groups, 1):
+            bar.update(done - 1, description=f'{group.task}, {Path(group.model).name}')
             try:
-                for described, outcome, *side in exam.run(group, report):
+                for described, outcome, *side in exam.run(group):
                     result_files.write(
                         folder / result_files.FOLDER, described, outcome, *side
                     )
@@ -142,9 +161,16 @@ def _examined(config, tasks, folder, groups):
             except Exception as error:  # the other groups are still wanted
                 traceback.print_exception(error)
                 failed[group.item] = f'{type(error).__name__}: {error}'
-            done += size
-            report(1)
+            bar.update(done)
     return failed
+
+
+def _cost(config, task, group):
+    """Returns about how many training steps a group takes as long as."""
+    _, validation, test = examiner.sizes_of(task)
+    # Without a gradient, a batch takes a third of a step.
+    answered = (validation + test) / config.finetuning.batch_size / 3
+    return len(group.members) * (_steps(config, task) + answered) or answered
 
 
 def _steps(config, task):
@@ -188,10 +214,11 @@ def _show_plan(config, tasks, groups, done):
     print(f'{members:,} members remain to be trained, {steps:,} steps in total.')
 
 
-def summarize(config, tasks, folder, groups, failed=None):
+def summarize(config, tasks, folder, groups, failed=None, facts=None):
     """Summarizes the lines of these groups, and writes the summary and the page.
 
     Lines of other settings, which the folder may contain too, are counted and left out.
+    `facts` are {model: load.trained}.
     Returns {'lines', 'chosen', 'compared', 'damaged', 'failed'}.
     """
     failed = failed or {}
@@ -207,7 +234,7 @@ def summarize(config, tasks, folder, groups, failed=None):
     clusters = {name: examiner.clusters(task) for name, task in tasks.items()}
     instances = summary.over_instances(folder / result_files.FOLDER, chosen, clusters)
     path, failures = folder / 'evaluation.html', damaged | failed
-    page.write(path, short, chosen, compared, told, failures, instances)
+    page.write(path, short, chosen, compared, told, failures, instances, facts)
     whole = dict(lines=lines, chosen=chosen, compared=compared)
     return whole | {'damaged': damaged, 'failed': failed}
 

@@ -123,11 +123,8 @@ class Examiner:
         self.config, self.tasks = config, tasks
         self._key, self._model, self._examination = (None, None), None, None
 
-    def run(self, group, report):
-        """Returns [(config, outcome, per_instance, predictions)] for result_files.write.
-
-        `report` is called with the share of the steps that is finished.
-        """
+    def run(self, group):
+        """Returns [(config, outcome, per_instance, predictions)] for result_files."""
         examination = self._examination_of(group)
         if group.control == CONTROLS:
             common = examination.config | {'item': group.common}
@@ -139,10 +136,7 @@ class Examiner:
             'item': group.common,
         }
         how |= {'control': group.control} if group.control else {}
-        steps = len(group.members) * examination.config['steps']
-        report(0)
-        members = examination.run(group.members, width, lambda n: report(n / steps))
-        for member, result in members:
+        for member, result in examination.run(group.members, width):
             config = examination.config_of(member) | how
             side = result.per_instance, result.predictions
             written.append((config, result.outcome, *side))

@@ -27,6 +27,7 @@ from jepa_text.evaluation.metrics import answers as metrics
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.pretrained import exported, prediction, saved
 from jepa_text.running import numerics
+from jepa_text.settings import resolve
 
 
 class Outcome(NamedTuple):
@@ -48,7 +49,7 @@ class Measurement:
     """A load.Pretrained on a task.Task, by a config.Finetuning.
 
     config                        the part of the config that all members share
-    run(members, width, report)   yields (Member, Outcome) of each member
+    run(members, width)           yields (Member, Outcome) of each member
     """
 
     def __init__(self, model, task, settings):
@@ -114,11 +115,7 @@ class Examination(Measurement):
             if task.kind == 'spans':
                 correct = [spans[0][1] if spans else '' for spans in part.target]
             known = self._measure(part, rows, correct).standard
-            if task.metric not in known:
-                raise ValueError(
-                    f'{task.name}: metric={task.metric!r} does not exist for this task; '
-                    f'there are: {", ".join(known)}.'
-                )
+            resolve.check_choice(f'{task.name}: metric', task.metric, known)
         return train, list(map(len, examples))
 
     def _rows(self, reader, split, examples):
@@ -149,13 +146,14 @@ class Examination(Measurement):
         """Returns as many members as fit into memory."""
         return fitting.width(self.grid, self.rows, count)
 
-    def run(self, members, width=1, report=None):
+    def run(self, members, width=1):
         """Yields (Member, Outcome) of each member."""
         began = time.monotonic()
-        training = self.grid.train(self.rows, members, width, report)
+        training = self.grid.train(self.rows, members, width)
         for member, params, losses_T in training:
             outcome, side = self._outcome(params, losses_T)
             outcome['seconds'] = round(time.monotonic() - began, 3)
+            outcome['parameters'] = sum(leaf.size for leaf in jax.tree.leaves(params))
             outcome['versions'] = identity.versions() | numerics.current()
             yield member, Outcome(outcome, *side, params)
             began = time.monotonic()

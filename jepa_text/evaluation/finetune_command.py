@@ -2,7 +2,7 @@
 
 The model can then be used:
 
-    model = load.load(workdir)
+    model = jt.load(workdir)
     model.predict(['a text'])
 """
 
@@ -14,7 +14,6 @@ from jepa_text.evaluation.config import Finetuning
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.results import result_files
 from jepa_text.pretrained import exported, labels, load, saved
-from jepa_text.report import console
 from jepa_text.running import compilation, places, xla_flags
 from jepa_text.settings import schema
 from jepa_text.settings.schema import field, section
@@ -62,9 +61,7 @@ def _finetune(config, workdir):
     member = grid.Member(rate, config.seed)
     names = examiner.control_names(task, first=True)
     reached = examiner.measured_controls(examination, names, examination.config)
-    with console.Progress(task.name, examination.recipe.steps) as bar:
-        bar.log('compiling the training step')
-        ((_, result),) = examination.run([member], report=bar.update)
+    ((_, result),) = examination.run([member])
     outcome = result.outcome
     if outcome['status'] == 'not finite':
         raise ValueError(
@@ -76,12 +73,13 @@ def _finetune(config, workdir):
         model,
         network=examination.grid.network,
         params=result.params,
+        kind=examination.kind,
         length=examination.max_length,  # of the rows that it was measured with
         causal=False,
     )
     if examination.kind.name == labels.Vectors.name:
         model = dataclasses.replace(model, pool=examination.kind.pool, normalize=True)
-    saved.write(workdir.folder, model, examination.kind, described)
+    saved.write(workdir.folder, model, described)
     for split in ('validation', 'test'):
         for definition, values in outcome[split].items():
             shown = ', '.join(f'{name} {value:.4f}' for name, value in values.items())
@@ -95,7 +93,7 @@ def _finetune(config, workdir):
     if examination.cut[0]:
         print(truncation.message(task.name, examination.max_length, *examination.cut))
     method = 'encode' if examination.kind.name == labels.Vectors.name else 'predict'
-    print(f'{workdir.name}: written; load.load({workdir.name!r}).{method}([...])')
+    print(f'{workdir.name}: written; jt.load({workdir.name!r}).{method}([...])')
     return outcome
 
 

@@ -114,15 +114,21 @@ def width_of(config):
     return len(config.learning_rates) * jax.device_count()
 
 
+def searching(config):
+    """Returns the seeds that choose the learning rate."""
+    return range(min(config.search_seeds or config.seeds, config.seeds))
+
+
 def _contents(config, task, first):
     """Yields (control, members, controls) of each Group of a model on a task."""
-    width, seeds = width_of(config), range(config.seeds)
-    members = list(
-        itertools.starmap(grid.Member, itertools.product(config.learning_rates, seeds))
-    )
+    width, rates, seeds = width_of(config), config.learning_rates, searching(config)
+    # Further seeds of a rate are groups of their own: those of one rate are trained.
+    parts = [itertools.product(rates, seeds)]
+    parts += [itertools.product([x], range(len(seeds), config.seeds)) for x in rates]
+    parts = [list(itertools.starmap(grid.Member, part)) for part in parts]
     if zero_shot.is_zero_shot(task):
-        members = [zero_shot.MEMBER]
-    for control in ('', controls.UNTRAINED):
+        parts = [[zero_shot.MEMBER]]
+    for control, members in itertools.product(('', controls.UNTRAINED), parts):
         if not control or control in config.controls:
             for at in range(0, len(members), width):
                 yield control, tuple(members[at : at + width])

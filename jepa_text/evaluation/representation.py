@@ -51,9 +51,7 @@ class Probe:
 def check(names):
     """Raises ValueError for an unknown sentence set."""
     for name in names:
-        if name not in sentences.SETS:
-            near = resolve.nearest(name, sentences.SETS)
-            raise ValueError(f'study.tasks has an unknown task {name!r}.{near}')
+        resolve.check_choice('study.tasks', name, sentences.SETS)
 
 
 def make(documents, names, tokenizer, length, seed=0):

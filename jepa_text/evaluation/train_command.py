@@ -1,5 +1,7 @@
 """The command `jepa-text train`: training with all evaluations, then what to do next."""
 
+import shlex
+
 import jax
 
 from jepa_text.training import train
@@ -14,12 +16,12 @@ def run(config, workdir, **keywords):
     """Runs `trained`, then prints two commands to continue with."""
     trained(config, workdir, **keywords)
     if jax.process_index() == 0:
-        run = str(workdir).rstrip('/')
+        run = shlex.quote(str(workdir).rstrip('/'))
         print(
             f'\nDone: {run}\nNext, for example:\n'
-            f"  jepa-text evaluate --model='{run}' --task=reviews.csv\n"
-            f"  jepa-text analyze --model='{run}' --workdir='{run}-analysis'\n"
-            f"  jepa-text export --workdir='{run}' --to='{run}-exported'"
+            f'  jepa-text evaluate --model={run} --task=reviews.csv\n'
+            f'  jepa-text analyze --model={run} --workdir={run}-analysis\n'
+            f'  jepa-text export --workdir={run} --to={run}-exported'
         )
 
 

@@ -111,7 +111,7 @@ class Examination(finetune.Measurement):
             'texts_cut': retrieving.count_cut(self.reader, texts(task)),
         }
 
-    def run(self, members, width=1, report=None):
+    def run(self, members, width=1):
         """Yields (Member, Outcome) of each member; all are the same."""
         began = time.monotonic()
         outcome = {'validation': None, 'test': None, 'status': 'not finite'}

@@ -42,11 +42,12 @@ def is_partial(name, target):
 
 
 @contextlib.contextmanager
-def folder(path):
+def folder(path, replaces=False):
     """Yields an empty folder to fill, and renames it to `path` unless an error is raised.
 
     Until then its name is `.<name>.partial-*`. A killed writer leaves it behind; it may
-    be deleted. Raises OSError if `path` exists by then and is not an empty folder.
+    be deleted. Raises OSError if `path` exists by then and is not an empty folder, unless
+    the new folder `replaces` it: the old one is `.<name>.partial-*-replaced` meanwhile.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +56,11 @@ def folder(path):
     try:
         yield partial
         flush_tree(partial)
+        old = partial.with_name(f'{partial.name}-replaced')
+        if replaces and path.exists():
+            os.rename(path, old)
         os.rename(partial, path)
+        shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     flush(path.parent)

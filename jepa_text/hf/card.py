@@ -21,6 +21,7 @@ TASKS = {
 class Facts:
     """What is known about a run at a step.
 
+    name          title of the card; '' for the model's own
     history       its phases so far
     measured      the newest held-out measurements up to the step, taken at `measured_at`
     sentences     their interpretation; all but the first are warnings
@@ -28,6 +29,7 @@ class Facts:
     tuned         the result line of its fine-tuning
     """
 
+    name: str = ''
     step: int | None = None
     history: tuple = ()
     measured: dict = dataclasses.field(default_factory=dict)
@@ -37,8 +39,11 @@ class Facts:
     tuned: dict | None = None
 
 
-def text(model, architecture, parameters, facts=None, license_name=None):
-    """The text of README.md: front matter, then the known facts, in Markdown."""
+def text(model, architecture, parameters, facts=None, license_name=None, published=None):
+    """The text of README.md: front matter, then the known facts, in Markdown.
+
+    `published` is the name of the model on the hub, if it is there.
+    """
     facts = facts or Facts()
     task, loader = _task(architecture, model.causal)
     front = [
@@ -51,7 +56,7 @@ def text(model, architecture, parameters, facts=None, license_name=None):
     ]
     license_text = license_name or 'unknown: ask its author before you share it'
     about = [
-        f'# {public_name(model.name)}',
+        f'# {published or facts.name or public_name(model.name)}',
         '',
         f'{architecture}, {parameters:,} parameters in float32, texts of up to '
         f'{model.length:,} tokens. License: {license_text}.',
@@ -59,7 +64,7 @@ def text(model, architecture, parameters, facts=None, license_name=None):
     # Warnings, such as that a model learned nothing, come first.
     about += [line for warning in facts.sentences[1:] for line in ('', f'**{warning}**')]
     parts = [front, about, _training(facts), _tuning(facts.tuned), _measurements(facts)]
-    parts.append(_usage(model, architecture, loader))
+    parts.append(_usage(model, architecture, loader, published or 'FOLDER'))
     return '\n\n'.join('\n'.join(part) for part in parts if part) + '\n'
 
 
@@ -126,7 +131,7 @@ def _measurements(facts):
     return [*head, '| metric | value |', '|---|---|', *rows]
 
 
-def _usage(model, architecture, loader):
+def _usage(model, architecture, loader, name):
     lines = ['## Use', '']
     if architecture.startswith('EuroBert'):
         lines += ['Needs transformers 5.3 or later.', '']
@@ -134,9 +139,11 @@ def _usage(model, architecture, loader):
         '```python',
         f'from transformers import AutoTokenizer, {loader}',
         '',
-        "tokenizer = AutoTokenizer.from_pretrained('FOLDER')",
-        f"model = {loader}.from_pretrained('FOLDER')",
+        f"tokenizer = AutoTokenizer.from_pretrained('{name}')",
+        f"model = {loader}.from_pretrained('{name}')",
         '```',
+        '',
+        f"In jepa-text: `jepa_text.load('hf:{name}')`.",
     ]
     if architecture.endswith('ForCausalLM') and not model.causal:
         lines += [

@@ -70,11 +70,7 @@ def complete(config, family=None):
     """(family, config with defaults). Raises ValueError for an unknown family and for
     invalid values."""
     family = family or config.get('model_type')
-    if not isinstance(family, str) or family not in FAMILIES:
-        raise ValueError(
-            f'model_type={family!r} is not supported.'
-            f'{resolve.nearest(str(family), FAMILIES)}'
-        )
+    resolve.check_choice('model_type', family, FAMILIES)
     kind = FAMILIES[family]
     given = {key: value for key, value in config.items() if key not in kind.unread}
     config = kind.defaults | given
@@ -402,8 +398,4 @@ def _merged(values):
 
 
 def _require(config, key, *wanted):
-    if config[key] not in wanted:
-        raise ValueError(
-            f'config.json: {key}={config[key]!r} is not supported; use one of: '
-            f'{", ".join(wanted)}.'
-        )
+    resolve.check_choice(f'config.json: {key}', config[key], wanted)

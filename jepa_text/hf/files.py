@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import numpy as np
 
-from jepa_text.files import addresses, checksums, copies, extras
+from jepa_text.files import addresses, checksums, copies, extras, paths
 
 JSON = ('*.json',)
 WANTED = ('*.safetensors', *JSON)
@@ -18,11 +18,25 @@ UNWANTED = ('onnx/*', 'openvino/*', 'original/*')
 WEIGHTS = ('*.safetensors', '*.bin', '*.pt', '*.pth', '*.ckpt')
 SINGLE = 'model.safetensors'
 INDEX = 'model.safetensors.index.json'
+SHIPPED = Path(__file__).parents[1] / 'shipped'
 FLOATS = ('F64', 'F32', 'F16', 'BF16')
 
 
+def shipped():
+    """The names of the models in the package, sorted."""
+    return sorted(path.parent.name for path in SHIPPED.glob('*/config.json'))
+
+
+def named(name):
+    """'hf:NAME' of a model in the package, unless a folder has this name; others
+    unchanged."""
+    is_shipped = name in shipped() and not Path(name).exists()
+    return f'{paths.MODEL}{name}' if is_shipped else name
+
+
 def folder_of(name, revision=None, wanted=WANTED):
-    """The local folder of a model: `name` itself, or a copy from an address or the hub.
+    """The local folder of a model: `name` itself, that of a model in the package, or a
+    copy from an address or the hub.
 
     Only JSON files and safetensors that match `wanted` are downloaded. Raises
     FileNotFoundError if neither a folder nor a model of this name exists,
@@ -40,6 +54,8 @@ def folder_of(name, revision=None, wanted=WANTED):
         return copies.copy_folder(place, wanted, UNWANTED)
     if Path(place).is_dir():
         return Path(name)
+    if place in shipped():
+        return SHIPPED / place
     return Path(_download(name, revision, wanted))
 
 

@@ -93,9 +93,11 @@ def load(name, revision=None, *, family=None, mesh=None, adapt=None):
 
 
 def sketch(name, revision=None, *, family=None, adapt=None):
-    """(section, tied, family) that `load` would return, without parameters."""
+    """(section, tied, family, whether there is an LM head) that `load` would return,
+    without parameters."""
     source, section, _, _, head = _choose(name, revision, family, adapt)
-    return section, _tied(source, head), source.family
+    has_head = source.has_head or head != 'keep'
+    return section, _tied(source, head), source.family, has_head
 
 
 def outline(name, has_weights=False):

@@ -1,8 +1,8 @@
 """Export: chooses a family for a model, and converts its config and parameters.
 
 A model that was imported is exported to its own family. Other bidirectional models become
-EuroBERT, causal ones Llama. If the family cannot express what the model computes, that is
-an error: nothing is approximated.
+EuroBERT, causal ones Llama, and those with norms of queries and keys Qwen3. If the family
+cannot express what the model computes, that is an error: nothing is approximated.
 """
 
 import numpy as np
@@ -30,6 +30,8 @@ def usual_family(encoder, causal, origin):
         return 'roberta' if encoder.position_offset else 'bert'
     if name == 'modernbert':
         return name
+    if encoder.qk_norm:
+        return 'qwen3'
     return 'llama' if causal else 'eurobert'
 
 

@@ -207,26 +207,28 @@ def join(parts, leaves):
     return np.ascontiguousarray(np.concatenate(rows))
 
 
-def write(leaves, own, family, folder, maximum, prefix=None):
+def write(leaves, own, family, folder, maximum, prefix=None, dtype='float32'):
     """Writes model.safetensors, or shards of at most `maximum` bytes and their index.
 
     `leaves` are our parameters {path: array}, `own` further tensors {name: array}.
-    `prefix` replaces that of the Family's names.
+    `prefix` replaces that of the Family's names, `dtype` is that of the tensors.
     """
+    own = {name: x.astype(dtype) for name, x in own.items()}
     shapes = {path: leaf.shape for path, leaf in leaves.items()}
     bound = bindings(family, shapes, prefix)
     if {'lm_head/output/kernel', 'lm_head/bias'} <= set(leaves):
         # Files with an untied head have the bias twice, in BERT under two names.
         copy = family.output.replace('.weight', '.bias')
         bound[copy] = bound[f'{family.names["lm_head"]}.bias']
-    sizes = {n: 4 * math.prod(shape_of(p, shapes)) for n, p in bound.items()}
+    bytes_each = np.dtype(dtype).itemsize
+    sizes = {n: bytes_each * math.prod(shape_of(p, shapes)) for n, p in bound.items()}
     sizes |= {name: x.nbytes for name, x in own.items()}
     groups = _groups(sizes, maximum)
     weight_map = {}
     for number, group in enumerate(groups, 1):
         part = f'-{number:05d}-of-{len(groups):05d}' if len(groups) > 1 else ''
         tensors = {
-            name: own[name] if name in own else join(bound[name], leaves)
+            name: own[name] if name in own else join(bound[name], leaves).astype(dtype)
             for name in group
         }
         path = folder / f'model{part}.safetensors'

@@ -7,11 +7,17 @@ part, using the gradients of the loss with respect to the vectors. The parameter
 of the parts add up to those of the whole batch.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 
-def cached_value_and_grad(encode, loss, params, parts):
+def cached_value_and_grad(
+    encode: Callable, loss: Callable, params: Any, parts: Any
+) -> tuple[Array, Any]:
     """Returns (loss, gradients with respect to `params`) of a batch given in C parts.
 
         encode(params, part)    maps a part to vectors: a pytree of arrays [B, ...]

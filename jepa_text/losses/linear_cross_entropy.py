@@ -16,17 +16,17 @@ from jepa_text.losses import shapes
 
 
 def linear_cross_entropy(
-    hidden_BMD,
-    kernel_DV,
-    labels_BM,
-    weight_BM,
+    hidden_BMD: jax.Array,
+    kernel_DV: jax.Array,
+    labels_BM: jax.Array,
+    weight_BM: jax.Array,
     *,
-    chunk_positions,
-    z_weight=0.0,
-    bias_V=None,
-    vocab_first=False,
-    split=None,
-):
+    chunk_positions: int,
+    z_weight: float = 0.0,
+    bias_V: jax.Array | None = None,
+    vocab_first: bool = False,
+    split: 'Split | None' = None,
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
     """Returns total = sum weight (loss + z_weight z^2), and (loss_BM, z_BM, correct_BM).
 
     loss = z - logit[label], with z = log sum exp of the logits hidden @ kernel + bias.

@@ -1,11 +1,12 @@
 """Masked reductions, and gathering the positions of a loss."""
 
 import jax.numpy as jnp
+from jax import Array
 
 from jepa_text.losses import shapes
 
 
-def masked_sum(values, where):
+def masked_sum(values: Array, where: Array) -> Array:
     """Returns the sum of `values` where the bool array `where` of the same shape is true.
 
     Masked-out values may be anything, including NaN: they affect neither the sum nor the
@@ -19,7 +20,7 @@ def masked_sum(values, where):
     return jnp.sum(jnp.where(where, values, 0.0), dtype=jnp.float32)
 
 
-def masked_mean(values, where):
+def masked_mean(values: Array, where: Array) -> Array:
     """Returns `masked_sum` divided by the number of true positions; 0 if there are none.
 
     Raises ValueError as `masked_sum` does.
@@ -30,7 +31,7 @@ def masked_mean(values, where):
     return masked_sum(values, where) / jnp.maximum(jnp.sum(where), 1)
 
 
-def select(mask_BL, capacity):
+def select(mask_BL: Array, capacity: int) -> tuple[Array, Array]:
     """Returns the first `capacity` true positions of each row, as index_BM and where_BM.
 
     The shapes are fixed although the number of positions varies by row: `where_BM` is
@@ -46,7 +47,7 @@ def select(mask_BL, capacity):
     return index_BM, jnp.take_along_axis(mask_BL, index_BM, axis=-1)
 
 
-def take(x_BLD, index_BM):
+def take(x_BLD: Array, index_BM: Array) -> Array:
     """Returns x_BMD, the vectors at the selected positions, in the dtype of `x_BLD`.
 
     >>> print(take(jnp.array([[[5.0], [6.0], [7.0]]]), jnp.array([[2, 0]]))[..., 0])

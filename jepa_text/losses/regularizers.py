@@ -18,11 +18,12 @@ tokens as well.
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jepa_text.losses import shapes
 
 
-def random_directions(key, count, width):
+def random_directions(key: Array, count: int, width: int) -> Array:
     """Returns directions_DR: `count` unit columns, uniform on the sphere, float32.
 
     Use a new key in each step (fold the step into one key), and the same key on all
@@ -36,7 +37,13 @@ def random_directions(key, count, width):
     return directions_DR / jnp.linalg.norm(directions_DR, axis=0, keepdims=True)
 
 
-def sigreg(embeddings_ND, directions_DR, where_N=None, knots=17, limit=3.0):
+def sigreg(
+    embeddings_ND: Array,
+    directions_DR: Array,
+    where_N: Array | None = None,
+    knots: int = 17,
+    limit: float = 3.0,
+) -> Array:
     """SIGReg of LeJEPA (arXiv 2511.08544): the Epps-Pulley test along R directions.
 
     Returns the mean over directions u of
@@ -68,7 +75,12 @@ def sigreg(embeddings_ND, directions_DR, where_N=None, knots=17, limit=3.0):
     return count * jnp.mean((width_T * _phi(t_T)) @ error_TR)
 
 
-def vicreg_variance(embeddings_ND, where_N=None, target=1.0, eps=1e-4):
+def vicreg_variance(
+    embeddings_ND: Array,
+    where_N: Array | None = None,
+    target: float = 1.0,
+    eps: float = 1e-4,
+) -> Array:
     """Returns the mean over D of max(0, target - sqrt(Var + eps)).
 
     VICReg (arXiv 2105.04906), equation 1. Var divides by N - 1; with fewer than two
@@ -84,7 +96,7 @@ def vicreg_variance(embeddings_ND, where_N=None, target=1.0, eps=1e-4):
     return jnp.where(count > 1, jnp.mean(hinge_D), 0.0)
 
 
-def vicreg_covariance(embeddings_ND, where_N=None):
+def vicreg_covariance(embeddings_ND: Array, where_N: Array | None = None) -> Array:
     """Returns the sum over i != j of Cov_ij^2, divided by D; Cov divides by N - 1.
 
     VICReg (arXiv 2105.04906), equations 3 and 4.

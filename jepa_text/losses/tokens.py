@@ -2,11 +2,12 @@
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jepa_text.losses import shapes
 
 
-def cross_entropy(logits_BMV, labels_BM):
+def cross_entropy(logits_BMV: Array, labels_BM: Array) -> Array:
     """Returns -log softmax(logits)[label] at each position, computed in float32.
 
     A label outside [0, V) gives NaN. Masking such positions out, for example with
@@ -19,7 +20,7 @@ def cross_entropy(logits_BMV, labels_BM):
     return jax.nn.logsumexp(logits_BMV, axis=-1) - _at_label(logits_BMV, labels_BM)
 
 
-def z_loss(logits_BMV):
+def z_loss(logits_BMV: Array) -> Array:
     """Returns (log sum exp logits)^2 at each position, a penalty that keeps logits small.
 
     PaLM (arXiv 2204.02311, section 5) adds it to the loss with weight 1e-4.
@@ -30,7 +31,7 @@ def z_loss(logits_BMV):
     return jax.nn.logsumexp(logits_BMV.astype(jnp.float32), axis=-1) ** 2
 
 
-def correct(logits_BMV, labels_BM):
+def correct(logits_BMV: Array, labels_BM: Array) -> Array:
     """Returns 1 where no logit exceeds the label's, else 0; the mean is the accuracy.
 
     >>> print(correct(jnp.array([[3.0, 5.0], [3.0, 5.0]]), jnp.array([0, 1])))

@@ -1,12 +1,15 @@
 """Losses between predicted and target vectors, and the normalization of targets."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jepa_text.losses import shapes
 
 
-def cosine_distance(prediction_BMD, target_BMD, eps=1e-8):
+def cosine_distance(prediction_BMD: Array, target_BMD: Array, eps: float = 1e-8) -> Array:
     """Returns 1 - cos(prediction, target) at each position, in [0, 2].
 
     It is 1 if either vector is 0. `eps` is the smallest length that a vector is divided
@@ -19,7 +22,7 @@ def cosine_distance(prediction_BMD, target_BMD, eps=1e-8):
     return 1 - jnp.sum(unit(prediction_BMD, eps) * unit(target_BMD, eps), axis=-1)
 
 
-def smooth_l1(prediction_BMD, target_BMD, beta=1.0):
+def smooth_l1(prediction_BMD: Array, target_BMD: Array, beta: float = 1.0) -> Array:
     """Returns the mean over D of d^2 / (2 beta) if |d| < beta, else |d| - beta / 2.
 
     d is prediction - target; beta must be above 0. This is the loss of data2vec (arXiv
@@ -34,7 +37,7 @@ def smooth_l1(prediction_BMD, target_BMD, beta=1.0):
     return jnp.mean(jnp.where(distance < beta, near, distance - 0.5 * beta), axis=-1)
 
 
-def mse(prediction_BMD, target_BMD):
+def mse(prediction_BMD: Array, target_BMD: Array) -> Array:
     """Returns the mean over D of (prediction - target)^2 at each position.
 
     This is the loss of data2vec 2.0 (arXiv 2212.07525).
@@ -47,7 +50,13 @@ def mse(prediction_BMD, target_BMD):
     return jnp.mean(difference**2, axis=-1)
 
 
-def info_nce(prediction_ND, target_ND, where_N, temperature, negatives_S=None):
+def info_nce(
+    prediction_ND: Array,
+    target_ND: Array,
+    where_N: Array,
+    temperature: float | Array,
+    negatives_S: Array | None = None,
+) -> Array:
     """Returns -log softmax_j(cos(prediction_i, target_j) / temperature)[i] for each i.
 
     This is one direction of SimCLR's loss (arXiv 2002.05709, equation 1), after CPC
@@ -77,7 +86,7 @@ def info_nce(prediction_ND, target_ND, where_N, temperature, negatives_S=None):
     return jnp.where(where_N, loss_N, 0.0)
 
 
-def layer_normalize(x_BMD, eps=1e-6):
+def layer_normalize(x_BMD: Array, eps: float = 1e-6) -> Array:
     """Returns (x - mean) / sqrt(Var + eps) over D, without parameters.
 
     Layer normalization (arXiv 1607.06450) as data2vec applies it to targets; Var divides
@@ -91,7 +100,7 @@ def layer_normalize(x_BMD, eps=1e-6):
     return centered * jax.lax.rsqrt(jnp.mean(centered**2, axis=-1, keepdims=True) + eps)
 
 
-def instance_normalize(x_BLD, segment_ids_BL, eps=1e-5):
+def instance_normalize(x_BLD: Array, segment_ids_BL: Array, eps: float = 1e-5) -> Array:
     """Returns (x - mean) / sqrt(Var + eps) over each document, separately per coordinate.
 
     The normalization of data2vec 2.0's targets (arXiv 2212.07525). Documents are given by
@@ -118,7 +127,7 @@ def instance_normalize(x_BLD, segment_ids_BL, eps=1e-5):
     return centered_BLD * jax.lax.rsqrt(variance_BLD + eps)
 
 
-def average_layers(layers_NBLD, k, normalize):
+def average_layers(layers_NBLD: Array, k: int, normalize: Callable) -> Array:
     """Returns the mean of the last k of N layers, each passed through `normalize` first.
 
     The target of data2vec (arXiv 2202.03555, section 3.3), where a layer is the output of
@@ -138,7 +147,7 @@ def average_layers(layers_NBLD, k, normalize):
     return sum(normalize(x).astype(jnp.float32) for x in layers_NBLD[-k:]) / k
 
 
-def unit(x, eps=1e-8):
+def unit(x: Array, eps: float = 1e-8) -> Array:
     """Returns x / max(|x|, eps) along the last axis; 0 stays 0, with finite gradients.
 
     >>> print(unit(jnp.array([[3.0, 4.0], [0.0, 0.0]])))

@@ -2,6 +2,7 @@
 
     power         the probability that a difference of a given size is significant
     detectable    the smallest difference that is significant with a given probability
+    seeds         the number of seeds with which a difference is
 
 Use it before an experiment, or after a test without a significant result. The deviation
 is that of the paired differences. With few seeds it is known only roughly (with five,
@@ -9,6 +10,7 @@ within a factor of 0.6 to 2.9, 95 %), and so is the power. From statistics.FLIPP
 seeds on, sign flips replace the t-test, with about the same power.
 """
 
+import bisect
 import functools
 import math
 
@@ -18,6 +20,7 @@ import scipy
 from jepa_text.measures import statistics
 
 ENOUGH = 0.8  # the conventional power of a study
+MAX_SEEDS = 1000  # seeds beyond which nobody trains
 
 
 def power(difference, deviation, seeds, *, tests=1):
@@ -67,6 +70,28 @@ def _detectable(seeds, tests):
     while excess(high) < 0:
         high *= 2
     return float(scipy.optimize.brentq(excess, 0.0, high))
+
+
+def seeds(difference, deviation, *, tests=1):
+    """Returns the smallest number of seeds, from MIN_SEEDS, with a power of ENOUGH; None
+    beyond MAX_SEEDS, and if the difference or deviation is not finite.
+
+    >>> seeds(1.0, 1.0), seeds(1.0, 1.0, tests=10), seeds(0.01, 1.0)
+    (10, 18, None)
+    """
+    counts = range(statistics.MIN_SEEDS, MAX_SEEDS + 1)
+    place = bisect.bisect_left(
+        counts, ENOUGH, key=lambda count: power(difference, deviation, count, tests=tests)
+    )
+    known = math.isfinite(difference) and math.isfinite(deviation)
+    return counts[place] if known and place < len(counts) else None
+
+
+def needed(result, tests):
+    """Returns `seeds` of the difference of a statistics.OverSeeds with a test."""
+    reach = (result.high - result.low) / 2  # critical * deviation / sqrt seeds
+    deviation = reach * math.sqrt(result.seeds) / critical(result.seeds)
+    return seeds(result.difference, deviation, tests=tests)
 
 
 def critical(seeds, *, tests=1):

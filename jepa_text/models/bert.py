@@ -14,7 +14,7 @@ PRESETS = {
 }
 
 
-def make(preset=None, **keywords):
+def make(preset: str | None = None, **keywords):
     """Returns a Bert with a preset's sizes, which keywords override.
 
     Raises ValueError for an unknown preset, a missing size, or sizes that do not divide

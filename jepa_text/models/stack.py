@@ -65,9 +65,8 @@ def from_preset(cls, presets, preset, keywords):
 
 def _sizes(cls, presets, preset, keywords):
     """Returns the keywords of `cls`, each checked to be in its range."""
-    if preset is not None and preset not in presets:
-        known = ', '.join(presets)
-        raise ValueError(f'preset {preset!r} does not exist; there are: {known}.')
+    if preset is not None:
+        resolve.check_choice('preset', preset, presets)
     fields = [f for f in dataclasses.fields(cls) if f.name not in INTERNAL]
     names = [f.name for f in fields] + ['vocab_rows', 'preset']
     for key in set(keywords) - set(names):
@@ -183,6 +182,14 @@ class Encoder(nn.Module):
     The base of all encoders. A subclass gives the options of its layers in `layer`, the
     rotary base and window of each in `rope_theta` and `window`, and in `head` the
     keywords of heads.DenseHead; if that is None, tokens are scored by heads.LMHead.
+
+    width, depth     of hidden states; number of layers
+    heads            of queries, of `head_width` each; None: width / heads
+    ffn_width        of the hidden states of the feed-forward network
+    scan             the layers are one program in a loop, which compiles faster
+    remat            what the backward pass computes again: none, dots, names or full
+    attention        a backend of models/attention, or auto
+    dtype            of activations; parameters are float32
     """
 
     vocab_size: int

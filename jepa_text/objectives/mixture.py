@@ -15,7 +15,7 @@ from jepa_text.objectives.mlm import MLM
 from jepa_text.settings import ranges, resolve
 
 
-def make(tokenizer, length, steps, parts, shares=None):
+def make(tokenizer, length, steps, parts: list, shares: list | None = None):
     """Returns a Mixture of `parts`, sections of token objectives (mlm, clm, mntp).
 
     Each row uses one part, drawn with probabilities in proportion to `shares` (equal by

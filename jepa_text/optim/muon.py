@@ -22,7 +22,7 @@ import optax
 
 from jepa_text.optim import adam
 from jepa_text.optim.leaves import mask, path_name
-from jepa_text.settings import ranges, resolve
+from jepa_text.settings import ranges
 
 # Matrices of layers and predictors, between hidden states: not the head's.
 HIDDEN = r'^(encoder|predictor)/.*kernel$'
@@ -39,7 +39,10 @@ def muon(
     momentum_dtype='float32',
     ns_steps=5,
     ns_lower=None,
-    **rest,
+    b1=0.9,
+    b2=0.95,
+    eps=1e-8,
+    balance_lr_multiplier=1.0,
 ):
     """Muon for the matrices whose path matches `paths`, and `adamw` for all other leaves.
 
@@ -52,8 +55,8 @@ def muon(
     rate and one decay serve both (arXiv 2502.16982, section 2.2). The iteration has
     `ns_steps` steps with Jordan's coefficients; or, with `ns_lower`, those of
     minimax, which need fewer steps for singular values of at least this share of the
-    norm: 3 with 0.01. Momentum is stored in `momentum_dtype`, also in AdamW; `rest` are
-    other keywords of `adamw`. Raises ValueError for bad options and, at init, if `paths`
+    norm: 3 with 0.01. Momentum is stored in `momentum_dtype`, also in AdamW, whose
+    keywords are the others. Raises ValueError for bad options and, at init, if `paths`
     matches no leaf or a vector.
 
     >>> params = {'encoder': {'kernel': 9 * jnp.eye(4), 'scale': jnp.ones(4)}}
@@ -68,16 +71,8 @@ def muon(
     ranges.pattern('optimizer: paths', paths)
     table = _coefficients(ns_steps, ns_lower)
     orthogonalize = functools.partial(like_adamw, coefficients=table)
-    others = resolve.call(
-        "optimizer 'muon'",
-        adam.adamw,
-        dict(
-            weight_decay=weight_decay,
-            decay_paths=decay_paths,
-            momentum_dtype=momentum_dtype,
-            **rest,
-        ),
-    )
+    of_both = weight_decay, decay_paths, balance_lr_multiplier, momentum_dtype
+    others = adam.adamw(b1, b2, eps, *of_both)
     matrices = adam.descent(
         nesterov(momentum, jnp.dtype(momentum_dtype)),
         optax.stateless(lambda updates, _: jax.tree.map(orthogonalize, updates)),

@@ -48,9 +48,7 @@ def make(section):
     keywords = dict(section)
     name = keywords.pop('name', None)
     factors = _pairs(keywords.pop('lr_multipliers', ()))
-    if not isinstance(name, str) or name not in OPTIMIZERS:
-        known = ', '.join(OPTIMIZERS)
-        raise ValueError(f'optimizer {name!r} does not exist; there are: {known}.')
+    resolve.check_choice('optimizer', name, OPTIMIZERS)
     optimizer = resolve.call(f'optimizer {name!r}', OPTIMIZERS[name], keywords)
     return with_lr_multipliers(optimizer, factors) if factors else optimizer
 

@@ -9,7 +9,8 @@
     rewarmed       another schedule, warmed up again after a change of phase
 
 Each returns a function that maps the step, an integer or float scalar, to a float32
-scalar: pure, stateless, safe under jit and vmap. `make` builds one from a config section.
+scalar: pure, stateless, safe under jit and vmap. `make` builds one from a config section,
+in which each length may be given as a fraction: `warmup_fraction` for `warmup_steps`.
 """
 
 import inspect
@@ -35,22 +36,25 @@ def make(section, steps, what='schedule'):
     if not ranges.is_section(section):
         ranges.number(what, section, minimum=0)
         return constant(float(section))
-    keywords = dict(section)
+    keywords = {key: value for key, value in section.items() if value is not None}
     name = keywords.pop('name', None)
     if isinstance(name, str) and '.' in name:
         schedule = resolve.call(name, resolve.make_of(what, name), keywords, steps=steps)
         _check_own(name, schedule)
         return schedule
-    if not isinstance(name, str) or name not in SCHEDULES:
-        known = ', '.join(SCHEDULES)
-        raise ValueError(f'{what} {name!r} does not exist; there are: {known}.')
+    resolve.check_choice(what, name, SCHEDULES)
     parameters = inspect.signature(SCHEDULES[name]).parameters
+    known = {*parameters, *map(ranges.other_length, parameters)} - {None, 'fraction'}
+    for key in keywords.keys() - known:
+        near = resolve.nearest(key, known)
+        raise ValueError(f'{what} {name!r} does not take {key!r}.{near}')
+    keywords = ranges.in_steps(f'{what} {name!r}', keywords, steps)
     if 'steps' in parameters:
         keywords.setdefault('steps', steps)
-    for key in keywords.keys() & parameters.keys():
-        value = keywords[key]
+    for key, value in keywords.items():
+        whole = key.endswith('steps')
         maximum = {'maximum': ranges.MAX_INT} if isinstance(value, int) else {}
-        ranges.number(f'{what} {name!r}: {key}', value, minimum=0, **maximum)
+        ranges.number(f'{what} {name!r}: {key}', value, whole, minimum=0, **maximum)
     return resolve.call(f'{what} {name!r}', SCHEDULES[name], keywords)
 
 
@@ -101,18 +105,17 @@ def cosine(start, end, steps):
     )
 
 
-def wsd(peak, warmup, decay, steps):
+def wsd(peak, warmup_steps, decay_steps, steps):
     """Warm-up, stable, decay, exactly as trained by arXiv 2507.00994 (section 2.3).
 
     peak * (k + 1) / warmup for k < warmup; peak * (1 - (k - (steps - decay) + 1) / decay)
-    in the last `decay` steps, so that the last step has rate 0; `peak` in between.
-    `warmup` and `decay` are steps, or fractions of `steps` if below 1. Raises ValueError
-    if they exceed `steps` together.
+    in the last `decay` steps, so that the last step has rate 0; `peak` in between. Raises
+    ValueError if both exceed `steps` together.
 
-    >>> print(wsd(1.0, warmup=2, decay=4, steps=8)(jnp.arange(8)))
+    >>> print(wsd(1.0, warmup_steps=2, decay_steps=4, steps=8)(jnp.arange(8)))
     [0.5  1.   1.   1.   0.75 0.5  0.25 0.  ]
     """
-    warmup, decay = ranges.in_steps(warmup, steps), ranges.in_steps(decay, steps)
+    warmup, decay = int(warmup_steps), int(decay_steps)
     if warmup + decay > steps:
         raise ValueError(
             f'warmup ({warmup}) + decay ({decay}) exceed the {steps} steps of the run. '
@@ -130,38 +133,35 @@ def wsd(peak, warmup, decay, steps):
     return schedule
 
 
-def wsd_twice(peak, warmup, decay, first, steps, again=0):
-    """`wsd` over the `first` steps, then another `wsd` over the rest of the run.
+def wsd_twice(peak, warmup_steps, decay_steps, first_steps, steps):
+    """`wsd` over the first steps, then another, without a warm-up, over the rest.
 
-    This is continued pretraining of a decayed model in one run. After its decay to 0 the
-    rate returns to the peak at once, or over `again` steps. `first` and `again` are
-    steps, or fractions if below 1: of `steps`, and of the rest. Raises ValueError unless
-    `first` lies within the run.
+    This is continued pretraining of a decayed model in one run: after its decay to 0 the
+    rate returns to the peak at once (or by `rewarm_steps` of a phase). Raises ValueError
+    unless `first_steps` lies within the run.
 
-    >>> schedule = wsd_twice(1.0, warmup=1, decay=2, first=4, steps=8)
+    >>> schedule = wsd_twice(1.0, warmup_steps=1, decay_steps=2, first_steps=4, steps=8)
     >>> print(schedule(jnp.arange(8)))
     [1.  1.  0.5 0.  1.  1.  0.5 0. ]
     """
-    first = ranges.in_steps(first, steps)
+    first = int(first_steps)
     if not 0 < first < steps:
-        raise ValueError(
-            f'wsd_twice: first={first} must be inside the {steps} steps of the run.'
-        )
-    before = wsd(peak, warmup, decay, first)
-    after = wsd(peak, again, decay, steps - first)
+        raise ValueError(f'wsd_twice: first_steps={first} must be between 0 and {steps}.')
+    before = wsd(peak, warmup_steps, decay_steps, first)
+    after = wsd(peak, 0, decay_steps, steps - first)
     return lambda step: jnp.where(step < first, before(step), after(step - first))
 
 
-def warmup_cosine(peak, warmup, steps, end=0.0):
+def warmup_cosine(peak, warmup_steps, steps, end=0.0):
     """peak * (k + 1) / warmup for k < warmup, then half a cosine to `end` at `steps`.
 
-    `warmup` is in steps, or a fraction of `steps` if below 1. Raises ValueError unless it
-    ends before the run does.
+    Raises ValueError unless the warm-up ends before the run does.
 
-    >>> print(warmup_cosine(1.0, warmup=2, steps=6)(jnp.array([0, 1, 2, 4, 6])).round(4))
+    >>> schedule = warmup_cosine(1.0, warmup_steps=2, steps=6)
+    >>> print(schedule(jnp.array([0, 1, 2, 4, 6])).round(4))
     [0.5 1.  1.  0.5 0. ]
     """
-    warmup = ranges.in_steps(warmup, steps)
+    warmup = int(warmup_steps)
     if warmup >= steps:
         raise ValueError(
             f'warmup ({warmup}) takes all {steps} steps of the run. Shorten it or train '

@@ -22,6 +22,8 @@ ROWS, CONTEXT, TENSOR = ('data', 'fsdp'), 'context', 'tensor'
 # Of attention heads, as attention needs whole rows. In this order, a single exchange over
 # `context` gives each device its heads.
 HEADS = (TENSOR, CONTEXT)
+# Explicit axes, the default, would make the sharding a part of every array's type.
+_AUTO = (AxisType.Auto,) * len(AXES)
 # Of parameters (ZeRO).
 SLICES = ('fsdp', CONTEXT)
 
@@ -30,7 +32,7 @@ SLICES = ('fsdp', CONTEXT)
 TABLE = (
     (r'^memory/', ()),
     (r'(^|/)age/', ()),
-    (r'(^|/)(q|k|v|gate|up|enter|dense|output)/kernel$', (SLICES, 'tensor')),
+    (r'(^|/)(q|k|v|gate|up|enter|dense|output|classifier)/kernel$', (SLICES, 'tensor')),
     (r'(^|/)(o|down|leave)/kernel$', ('tensor', SLICES)),
     (r'(^|/)(position_|type_)?embedding$', ('tensor', SLICES)),
     (r'(^|/)(scale|query|bias)$', (None,)),
@@ -61,9 +63,24 @@ def make_mesh(
     """
     devices = devices or jax.devices()
     sizes = _sizes(len(devices), data, fsdp, context, tensor)
-    # Explicit axes, the default, would make the sharding a part of every array's type.
-    auto = (AxisType.Auto,) * len(AXES)
-    return jax.make_mesh(sizes, AXES, axis_types=auto, devices=devices)
+    return jax.make_mesh(sizes, AXES, axis_types=_AUTO, devices=devices)
+
+
+def completed(mesh):
+    """Returns a mesh with the devices of `mesh` and all AXES; those that it lacks have
+    one device.
+
+    Raises ValueError for axes with other names.
+    """
+    if not set(mesh.axis_names) <= set(AXES):
+        raise ValueError(
+            f'The mesh has the axes {", ".join(mesh.axis_names)}; expected some of '
+            f"{', '.join(AXES)}, as in jax.make_mesh((2, 2), ('data', 'fsdp'))."
+        )
+    order = [mesh.axis_names.index(name) for name in AXES if name in mesh.axis_names]
+    sizes = [mesh.shape.get(name, 1) for name in AXES]
+    devices = mesh.devices.transpose(order).reshape(sizes)
+    return jax.sharding.Mesh(devices, AXES, axis_types=_AUTO)
 
 
 def abstract_mesh(count, data=-1, fsdp=1, tensor=1, context=1):
@@ -72,7 +89,7 @@ def abstract_mesh(count, data=-1, fsdp=1, tensor=1, context=1):
     Raises ValueError as `make_mesh` does.
     """
     sizes = _sizes(count, data, fsdp, context, tensor)
-    return AbstractMesh(sizes, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+    return AbstractMesh(sizes, AXES, axis_types=_AUTO)
 
 
 def _sizes(count, *given):

@@ -16,7 +16,7 @@ from jepa_text.files import atomic, paths
 from jepa_text.objectives.latent import diagnostics
 from jepa_text.parallel import sharding
 from jepa_text.report import console
-from jepa_text.settings import schema
+from jepa_text.settings import resolve, schema
 from jepa_text.settings.schema import field, section
 from jepa_text.training import config as settings
 
@@ -36,14 +36,15 @@ class Settings:
     )
     optimizer: dict = field(settings.ADAMW, 'adamw, muon or sgd')
     schedule: float | dict = field(
-        {'name': 'wsd', 'peak': 1e-4, 'warmup': 0.0, 'decay': 0.0}, 'the learning rate'
+        {'name': 'wsd', 'peak': 1e-4, 'warmup_steps': 0, 'decay_steps': 0},
+        'the learning rate',
     )
     clip_norm: float = field(1.0, 'maximum gradient norm', above=0, finite=False)
     accumulate: int = field(1, 'microbatches per step', minimum=1)
     mesh: sharding.Config = section(sharding.Config, 'the device mesh')
     telemetry: diagnostics.Config = section(diagnostics.Config, 'diagnostics')
     compile: bool = field(True, 'use torch.compile in the cases of transformers')
-    warmup: int = field(3, 'steps before timing starts', minimum=1)
+    warmup_steps: int = field(3, 'steps before timing starts', minimum=1)
     steps_a_round: int = field(8, 'timed steps per round', minimum=1)
 
 
@@ -110,11 +111,8 @@ def resolve_cases(config):
     if duplicates := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f'duplicate case names: {", ".join(duplicates)}.')
     for case in cases:
-        if (other := case.get('against')) not in (None, *names):
-            raise ValueError(
-                f'case {case["name"]!r} is against {other!r}, which does not exist; '
-                f'cases: {", ".join(names)}.'
-            )
+        if other := case.get('against'):
+            resolve.check_choice(f'case {case["name"]!r}: against', other, names)
     return cases
 
 

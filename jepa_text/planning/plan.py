@@ -131,7 +131,8 @@ class Plan:
     @property
     def price(self):
         """US dollars per chip and hour, or None if unknown."""
-        return self.chip.price if self.options.price is None else self.options.price
+        given = self.options.dollars_per_chip_hour
+        return self.chip.price if given is None else given
 
     def seconds(self, chip, mfu):
         """Seconds of the whole run on the same number of devices of another chip."""

@@ -204,7 +204,7 @@ def notes(plan):
         'device is used.'
     )
     yield f'Peak: {chip.peak / 1e12:.4g} TFLOP/s, from parallel/hardware.py. MFU: {mfu}.'
-    if options.price is None:
+    if options.dollars_per_chip_hour is None:
         yield 'Prices: see parallel/hardware.py; they change monthly.'
     if plan.dtype != chip.dtype:
         yield (

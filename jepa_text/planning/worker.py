@@ -33,7 +33,7 @@ def measure(case):
         work = make(case)
         # Attention backends are chosen while the step is traced.
         with attend.record_requests() as seen:
-            work.steps(case['warmup'])
+            work.steps(case['warmup_steps'])
     start = time.perf_counter()
     work.steps(case['steps_a_round'])
     seconds = (time.perf_counter() - start) / case['steps_a_round']

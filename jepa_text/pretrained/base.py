@@ -16,6 +16,7 @@ import numpy as np
 
 from jepa_text.data import tokenizers
 from jepa_text.models import layers
+from jepa_text.settings import resolve
 
 # The entries of a batch from which outputs are computed.
 _READ = ('tokens', 'segment_ids', 'positions', 'types')
@@ -223,9 +224,7 @@ def head(encoder, classes, act, dropout):
 
     Raises ValueError for an unknown act.
     """
-    if act not in ACTS:
-        known = ', '.join(map(repr, ACTS))
-        raise ValueError(f'act={act!r} does not exist; there are: {known}.')
+    resolve.check_choice('act', act, ACTS)
     norm = encoder.norm_eps, getattr(encoder, 'norm_bias', True)
     return {HEAD: ClassHead(encoder.width, classes, act, dropout, *norm)}
 

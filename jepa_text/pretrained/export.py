@@ -7,106 +7,24 @@
     README.md                                                         card.py
 
 The folder is created atomically, after it was read back and gave the model's scores.
+`push` uploads it.
 """
 
-import contextlib
 import dataclasses
 import tempfile
 from pathlib import Path
 
+import jax
 import numpy as np
 
-from jepa_text.files import addresses, atomic, checksums, paths
+from jepa_text.files import addresses, atomic, extras, paths
 from jepa_text.hf import card, files, load, sentence, to_family, vocabulary, weights
 from jepa_text.hf.families import FAMILIES
 from jepa_text.models import heads, pooling
-from jepa_text.pretrained import base, exported, saved
-from jepa_text.pretrained import load as loading
-from jepa_text.report import frequencies
-from jepa_text.running import metrics, places, restore
+from jepa_text.pretrained import base, exported
+from jepa_text.settings import resolve
 
-INIT_FROM = 'init_from.json'
 TOLERANCE = 1e-4
-
-
-def run(options, workdir):
-    """The export command: exports a run or an 'hf:' model to `options['to']`.
-
-    Other options: step, family, license. Raises as `load.load`, `of_run` and `write` do.
-    """
-    given = {key: options.get(key) for key in ('step', 'family', 'license', 'to')}
-    if not given['to']:
-        raise ValueError('--to is missing: the folder to write, such as exports/first.')
-    check_free(given['to'])
-    place = addresses.location('--workdir', workdir, model=True)
-    if place.startswith(paths.MODEL):
-        model, facts = loading.load(place, given['step']), None
-    else:
-        run = places.model_folder('--workdir', place, given['step'])
-        if (run / saved.FILE).is_file() and given['step'] is None:
-            model = loading.load(run)
-            facts = card.Facts(tuned=saved.outline(run)[-1]['made'])
-        else:
-            model, facts = of_run(run, given['step'])
-    settings = {'family': given['family'], 'license_name': given['license']}
-    with _place(given['to']) as folder:
-        info = write(model, folder, facts=facts, **settings)
-    print(
-        f'{given["to"]}: {info["architecture"]}, {info["parameters"]:,} parameters; '
-        f'verified after reading it back (largest difference {info["difference"]:.1e})'
-    )
-
-
-@contextlib.contextmanager
-def _place(folder):
-    """Yields where to write a folder: there, or for an address a temporary folder.
-
-    The temporary folder is uploaded at the end.
-    """
-    if not addresses.is_address(folder):
-        yield folder
-        return
-    with tempfile.TemporaryDirectory() as temporary:
-        yield f'{temporary}/model'
-        addresses.upload_folder(f'{temporary}/model', folder)
-
-
-def of_run(workdir, step=None):
-    """(load.Pretrained, card.Facts) of a run."""
-    step, _ = loading.abstract(workdir, step)
-    model = loading.load(workdir, step)
-    name = f'{Path(workdir).resolve().name}-{step}'
-    return dataclasses.replace(model, name=name), facts_of(model, workdir, step)
-
-
-def facts_of(model, workdir, step):
-    """The card.Facts of a run at a step, given its model."""
-    workdir = Path(workdir)
-    config = checksums.read_json(workdir / 'config.json')
-    history = tuple(restore.meta(workdir / 'checkpoints', step)['history'])
-    measured_at, measured = metrics.newest(workdir, frequencies.PREFIX, step)
-    kind = model.network.objective.judged_by
-    return card.Facts(
-        step=step,
-        history=history,
-        measured=measured,
-        measured_at=measured_at,
-        sentences=tuple(frequencies.sentences(measured, kind)),
-        init_from=_init_from(workdir, config),
-    )
-
-
-def _init_from(workdir, config):
-    """The record of the model that a run started from, with paths reduced to names."""
-    path = (config.get('init_from') or {}).get('path')
-    if not path or not (workdir / INIT_FROM).is_file():
-        return None
-    record = checksums.read_json(workdir / INIT_FROM)
-    # The record of an imported folder does not contain the prefix 'hf:'.
-    for text in (path, path.removeprefix('hf:')):
-        public = str(card.public_name(text))
-        record['lines'] = [line.replace(text, public) for line in record['lines']]
-    return record
 
 
 def write(
@@ -114,19 +32,26 @@ def write(
     folder,
     *,
     family=None,
-    facts=None,
     license_name=None,
+    published=None,
     shard_bytes=weights.MAXIMUM,
+    dtype='float32',
 ):
     """Writes the folder of a load.Pretrained, reads it back, and compares.
 
-    `family` is one of families.FAMILIES, None for the default; `facts` are shown on the
-    model card. The head of the model's fine-tuning replaces the LM head. Returns
-    {'family', 'architecture', 'parameters', 'difference'}. Raises FileExistsError for a
-    folder that is not empty, ValueError if the family cannot express the model,
-    RuntimeError if it reads back as another model; then nothing is left behind.
+    `family` is one of families.FAMILIES, None for the default; `published` is its name
+    on the hub, for the card. The head of the model's fine-tuning replaces the LM head.
+    With `dtype` float16, parameters are rounded to it; config.json asks for float32, in
+    which they are used. Returns {'family', 'architecture', 'parameters', 'difference'}.
+    Raises FileExistsError for a folder that is not empty, ValueError if the family cannot
+    express the model, RuntimeError if it reads back as another model; then nothing is
+    left behind.
     """
     folder = check_free(folder)
+    resolve.check_choice('dtype', dtype, ('float32', 'float16'))
+    if dtype != 'float32':
+        model = jax.tree.map(lambda x: x.astype(dtype).astype(x.dtype), model)
+    facts = model.facts and model.facts()
     origin = _origin(model, facts)
     pooling.check(model.pool, model.ends()[0], (), model.tokenizer.special_ids)
     encoder = model.network.encoder
@@ -152,15 +77,42 @@ def write(
     with atomic.folder(folder) as partial:
         files.write_json(partial / 'config.json', config)
         prefix = task.fitting(family).prefix if task else None
-        weights.write(leaves, own, FAMILIES[family], partial, shard_bytes, prefix)
+        rest = partial, shard_bytes, prefix, dtype
+        weights.write(leaves, own, FAMILIES[family], *rest)
         vocabulary.write(partial, model, family)
         pooling_of = sentence.Pooling(model.pool, model.normalize, model.length)
         sentence.write(partial, pooling_of, encoder.width)
-        about = (info['architecture'], info['parameters'], facts, license_name)
+        about = info['architecture'], info['parameters'], facts, license_name, published
         (partial / 'README.md').write_text(card.text(model, *about), encoding='utf-8')
         info['difference'] = compared(model, partial, task, own)
         check_free(folder)
     return info
+
+
+def push(model, name, private, **options):
+    """Uploads the folder of `write`, with its `options`, to the hub; returns the URL.
+
+    Raises as `write` does, ModuleNotFoundError without huggingface_hub, OSError without
+    a token that may write there.
+    """
+    hub = extras.package('huggingface_hub', 'hf', 'push_to_hub')
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        # Without a valid token, an error that says how to get one.
+        user = hub.whoami()['name']
+        name = name if '/' in name else f'{user}/{name}'
+        with tempfile.TemporaryDirectory() as temporary:
+            write(model, f'{temporary}/model', published=name, **options)
+            url = hub.create_repo(name, private=private, exist_ok=True)
+            # Of weights in one file and in shards, the file would be read.
+            old = ['*.safetensors', files.INDEX]
+            hub.upload_folder(
+                repo_id=name, folder_path=f'{temporary}/model', delete_patterns=old
+            )
+    except HfHubHTTPError as error:
+        raise addresses.final_error(f'hf:{name}', error) or error from error
+    return str(url)
 
 
 def compared(model, folder, task=None, own=None):

@@ -8,6 +8,7 @@ import numpy as np
 from jepa_text import losses
 from jepa_text.models import pooling
 from jepa_text.pretrained import base
+from jepa_text.settings import resolve
 
 
 class PooledKind(base.Kind):
@@ -16,9 +17,7 @@ class PooledKind(base.Kind):
     pool: str
 
     def __post_init__(self):
-        if self.pool not in pooling.POOLINGS:
-            known = ', '.join(pooling.POOLINGS)
-            raise ValueError(f'pool={self.pool!r} does not exist; there are: {known}.')
+        resolve.check_choice('pool', self.pool, pooling.POOLINGS)
 
     def features(self, network, params, batch):
         """pooled_BD: the vectors."""

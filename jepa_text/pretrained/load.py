@@ -1,4 +1,4 @@
-"""Loads pretrained, fine-tuned and Hugging Face models: `load(workdir)`.
+"""Loads pretrained, fine-tuned and Hugging Face models: `load(name)`.
 
 The result has `encode(texts)`, `fill(text)` and, if fine-tuned, `predict(texts)`. A
 folder or hub name of Hugging Face is loaded with `load('hf:NAME_OR_FOLDER')`.
@@ -6,6 +6,7 @@ folder or hub name of Hugging Face is loaded with `load('hf:NAME_OR_FOLDER')`.
 
 import dataclasses
 import functools
+import os
 
 import jax
 
@@ -15,45 +16,73 @@ from jepa_text.hf import files as hf_files
 from jepa_text.hf import load as hf_load
 from jepa_text.models import stack
 from jepa_text.models.network import Network
-from jepa_text.pretrained import base, exported, saved
+from jepa_text.parallel import sharding
+from jepa_text.pretrained import base, exported, facts, saved
 from jepa_text.pretrained.model import Pretrained
-from jepa_text.running import budget, identity, places, restore, xla_flags
+from jepa_text.running import budget, identity, metrics, places, restore, xla_flags
 from jepa_text.settings import renamed, resolve
 
+_TOKENS = 'train/total_positions'
 
-def load(workdir, step=None, **options):
-    """The model of a workdir's newest good checkpoint, or of the one at `step`.
 
-    Its attention is that of the objective at that step, causal after CLM; for
-    bidirectional attention, use `dataclasses.replace(model, causal=False)`.
-    The folder of `jepa-text finetune` gives a model that can `predict`. A workdir on
-    gs:// or s3:// is copied to this machine once (running/places.py). With the prefix
-    'hf:', `workdir` is a folder in Hugging Face's format or a name on the hub, and
-    `options` are those of hf/load.load: revision, adapt, family, mesh. Raises
+def load(
+    name: str | os.PathLike,
+    step: int | None = None,
+    *,
+    mesh: jax.sharding.Mesh | None = None,
+    revision: str | None = None,
+    family: str | None = None,
+    adapt: dict | None = None,
+) -> Pretrained:
+    """The model of a run, of a folder that `Pretrained.save` or `jepa-text finetune`
+    wrote; of a name that the package ships, as 'small'; or, with the prefix 'hf:', of a
+    folder of Hugging Face or a name on the hub.
+
+    step        of a run: that of the checkpoint; None: the newest good one
+    mesh        shards the parameters by the table of parallel/sharding.py; its axes are
+                some of data, fsdp, context and tensor. Texts are sharded over data and
+                fsdp
+    revision, family, adapt     of 'hf:' models: as in hf/load.load
+
+    The attention of a run is that of the objective at that step, causal after CLM; for
+    bidirectional attention, use `dataclasses.replace(model, causal=False)`. A folder on
+    gs:// or s3:// is copied to this machine once (running/places.py). Raises
     FileNotFoundError if the folder contains no run or no good checkpoint.
     """
     xla_flags.apply()
-    if addresses.location('The model', workdir, model=True).startswith(paths.MODEL):
+    mesh = mesh and sharding.completed(mesh)
+    options = {'revision': revision, 'family': family, 'adapt': adapt}
+    name = hf_files.named(name)
+    if addresses.location('The model', name, model=True).startswith(paths.MODEL):
         if step is not None:
             raise ValueError(
-                f'{workdir} has no steps, so step={step} has no meaning: leave it out. '
+                f'{name} has no steps, so step={step} has no meaning: leave it out. '
                 'For another version of a model on the hub, use revision.'
             )
-        name = str(workdir)
-        return _of_import(name, hf_load.load(name.removeprefix(paths.MODEL), **options))
-    if options:
+        place = str(name).removeprefix(paths.MODEL)
+        model = _of_import(str(name), hf_load.load(place, mesh=mesh, **options))
+    elif given := [key for key, value in options.items() if value is not None]:
         raise ValueError(
-            f'{", ".join(options)}: only for Hugging Face models, whose names start with '
-            f"'hf:'; {workdir} is a workdir."
+            f'{", ".join(given)}: only for Hugging Face models, whose names start with '
+            f"'hf:'; {name} is a workdir."
         )
-    folder = places.model_folder('The model', workdir, step)
-    if (folder / saved.FILE).is_file() and step is None:
-        kind, network, params, tokenizer, reading = saved.read(folder)
-        given = dict(name=str(workdir), kind=kind, **reading)
-        return Pretrained(network, params, tokenizer, **given)
-    step, model = _abstract(folder, str(workdir), step)
-    names = ('encoder', 'lm_head')
-    wanted = {name: shapes for name, shapes in model.params.items() if name in names}
+    else:
+        folder = places.model_folder('The model', name, step)
+        if step is None and saved.is_saved(folder):
+            model = Pretrained(name=str(name), **saved.read(folder))
+        else:
+            model = _of_run(folder, str(name), step, mesh)
+    if mesh is None:
+        return model
+    placed = sharding.shardings(model.params, mesh)
+    return dataclasses.replace(model, params=jax.device_put(model.params, placed))
+
+
+def _of_run(folder, name, step, mesh):
+    step, model = abstract(folder, step, name)
+    modules = ('encoder', 'lm_head')
+    wanted = {key: shapes for key, shapes in model.params.items() if key in modules}
+    wanted = wanted if mesh is None else sharding.sharded(wanted, mesh)
     params = restore.part(folder / 'checkpoints', step, {'params': wanted})['params']
     return dataclasses.replace(model, params=params)
 
@@ -68,10 +97,9 @@ def outline(workdir, weights=False):
     name, folder = _place(workdir)
     if folder is None:
         return _of_import(f'{paths.MODEL}{name}', hf_load.outline(name, weights))
-    if (folder / saved.FILE).is_file():
-        _, network, tokenizer, reading, _ = saved.outline(folder)
-        return Pretrained(network, {}, tokenizer, name=name, **reading)
-    return _abstract(folder, name)[1]
+    if saved.is_saved(folder):
+        return Pretrained(params={}, name=name, **saved.outline(folder)[0])
+    return abstract(folder, name=name)[1]
 
 
 def fingerprint(workdir):
@@ -84,7 +112,7 @@ def fingerprint(workdir):
     if folder is None:
         return hf_files.fingerprint(name)
     model = outline(workdir)
-    if (folder / saved.FILE).is_file():
+    if saved.is_saved(folder):
         weights = saved.outline(folder)[-1]['sha256']
     else:
         checkpoints = folder / 'checkpoints'
@@ -94,18 +122,12 @@ def fingerprint(workdir):
     return checksums.checksum([encoder, tokenizer, reading, weights])
 
 
-def abstract(workdir, step=None):
-    """(step, the model at it), whose parameters, of all modules, are only shapes.
+def abstract(workdir, step=None, name=''):
+    """(step, the model at it) of a local run; its parameters, of all modules, are shapes.
 
-    Raises FileNotFoundError as `load` does.
+    `name` is that of the model. Raises FileNotFoundError as `load` does.
     """
-    return _abstract(
-        places.model_folder('The workdir', workdir, step), str(workdir), step
-    )
-
-
-def _abstract(workdir, name, step=None):
-    """`abstract` of a local folder; `name` is the model's name."""
+    name = name or str(workdir)
     config, tokenizer = _read(workdir, name)
     folder = workdir / 'checkpoints'
     if step is not None:
@@ -115,12 +137,22 @@ def _abstract(workdir, name, step=None):
     else:
         raise FileNotFoundError(f'{folder} has no good checkpoint: train first.')
     identity.check(name, config, tokenizer, meta)
-    return step, _model(config, tokenizer, meta, meta['phase'], f'{name} at step {step}')
+    model = _model(config, tokenizer, meta, meta['phase'], f'{name} at step {step}')
+    judged_by = model.network.objective.judged_by
+    known = functools.partial(facts.of_run, workdir.resolve(), step, judged_by)
+    return step, dataclasses.replace(model, facts=known)
+
+
+def trained(workdir):
+    """How long a run was trained, {'steps', 'tokens'}; {} for a model of another kind."""
+    _, folder = _place(workdir)
+    step, values = metrics.newest(folder, _TOKENS) if folder else (None, {})
+    return {'steps': step, 'tokens': values[_TOKENS]} if values else {}
 
 
 def _place(workdir):
     """(name of the model, its local folder); for 'hf:', (name or folder, None)."""
-    name = addresses.location('The model', workdir, model=True)
+    name = addresses.location('The model', hf_files.named(workdir), model=True)
     if name.startswith(paths.MODEL):
         return name.removeprefix(paths.MODEL), None
     return name, places.model_folder('The model', name)
@@ -181,11 +213,15 @@ def _read(folder, name):
     if not (folder / 'config.json').is_file():
         raise FileNotFoundError(
             f'{name} contains no config.json, so it is no run of jepa-text: give the '
-            '--workdir of a training run.'
+            "--workdir of a training run, 'hf:' and a name or folder, or the name of a "
+            f'shipped model ({", ".join(hf_files.shipped()) or "there is none yet"}).'
         )
     config = checksums.read_json(folder / 'config.json')
+    if 'model_type' in config:
+        raise ValueError(f"{name} is a folder of Hugging Face: write 'hf:{name}'.")
     for key in ('model', 'phases'):
-        renamed.check(config[key], str(folder / 'config.json'), ('', key))
+        of_now = renamed.current(config[key], key)
+        renamed.check(of_now, str(folder / 'config.json'), ('', key))
     return config, tokenizers.load(folder / 'tokenizer.json')
 
 
@@ -193,14 +229,15 @@ def _model(config, tokenizer, meta, phase, name):
     """A model whose parameters are only shapes; `meta` is that of a checkpoint, or {}."""
     # The kernel is chosen again: the model may be used on another machine.
     encoder = {**config['model'], 'attention': 'auto'}
-    own = config['phases'][phase]
+    phases = renamed.current(config['phases'], 'phases')
+    own = phases[phase]
     encoder = stack.with_theta(encoder, own.get('rope_theta'))
     encoder = resolve.build('models', encoder, vocab_size=tokenizer.vocab_size)
     length = section.changed(config['data'], own.get('data'))['row_length']
     total = config.get('steps') or meta.get('steps')
     # That of an older run follows from its budget in tokens.
     total = total or budget.total_steps(config)
-    start, stop = budget.spans(config['phases'], total)[phase]
+    start, stop = budget.spans(phases, total)[phase]
     objective = resolve.build(
         'objectives',
         own['objective'],

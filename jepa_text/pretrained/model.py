@@ -4,6 +4,8 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import os
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -14,8 +16,8 @@ from jepa_text.data import batching, tokenizers, truncation
 from jepa_text.models import memo, pooling
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
-from jepa_text.pretrained import base, prediction
-from jepa_text.report import console
+from jepa_text.pretrained import base, prediction, saved
+from jepa_text.report import progress as bars
 from jepa_text.settings import resolve
 
 
@@ -33,6 +35,7 @@ class Pretrained:
                    length 1 if `normalize`
     shift          a masked token is predicted at the position this far before it
     record         how it was imported, as JSON values; None for models trained here
+    facts          () -> what the card of its export says of its training, or None
     kind           the task that it was fine-tuned for (pretrained/base.py), or None
     """
 
@@ -49,6 +52,7 @@ class Pretrained:
     shift: int = 0
     record: dict | None = None
     kind: Any = None
+    facts: Callable | None = None
 
     def tree_flatten_with_keys(self):
         return [(jax.tree_util.GetAttrKey('params'), self.params)], _Rest(self)
@@ -69,13 +73,13 @@ class Pretrained:
 
     def encode(
         self,
-        texts,
-        layer=-1,
-        pool=None,
-        normalize=None,
-        batch_size=None,
-        progress=False,
-    ):
+        texts: str | Iterable[str],
+        layer: int = -1,
+        pool: str | None = None,
+        normalize: bool | None = None,
+        batch_size: int | None = None,
+        progress: bool = False,
+    ) -> np.ndarray:
         """One vector per text, float32 in numpy: [D] of a string, [N, D] of several.
 
         texts        a string, or any iterable of strings, as a list or a pandas Series.
@@ -108,7 +112,7 @@ class Pretrained:
         tokens = batch_size * self.length if batch_size else prediction.usual_tokens()
         lengths_N, computed = [len(row) for row in rows], []
         vectors_ND = np.zeros((len(rows), self.network.encoder.width), np.float32)
-        shown = console.Progress('encode', len(rows)) if progress else None
+        shown = bars.Progress('encode', len(rows)) if progress else None
         with shown or contextlib.nullcontext():
             for index_M, *shape in batching.batches(
                 lengths_N, tokens, self.length, devices
@@ -134,8 +138,15 @@ class Pretrained:
             )
         return layer % count
 
-    def fill(self, text, top=3):
-        """The `top` likeliest tokens per '<mask>': [[(token, probability), ...], ...].
+    def tokens(self, text: str) -> list[str]:
+        """The tokens of a text as the model reads them, as text, with special tokens.
+
+        Raises ValueError for a text without tokens.
+        """
+        return [_shown(self.tokenizer, i) for i in self.row(text)]
+
+    def fill(self, text: str, top: int = 3) -> list[list[tuple[str, float]]]:
+        """The `top` likeliest tokens for each '<mask>', with their probabilities.
 
         Raises ValueError if the text has no '<mask>' or is longer than a row; if nothing
         is before a '<mask>' that is predicted from the token before it; and as
@@ -153,7 +164,8 @@ class Pretrained:
                 f'{text!r} begins with <mask>, which {self.name or "the model"} predicts '
                 'from the token before it: put some text before it.'
             )
-        probabilities_BLV = self._probabilities(self.params, *self.pad([ids], 1))
+        fill, devices = sharding.on_rows(self._probabilities, self.params)
+        probabilities_BLV = fill(self.params, *self.pad([ids], devices))
         answers = []
         for position in np.flatnonzero(ids == tokenizer.mask_id):
             probabilities_V = np.asarray(probabilities_BLV)[0, position - self.shift]
@@ -187,7 +199,12 @@ class Pretrained:
                 "continue training this one with 'mlm' or 'mntp'."
             )
 
-    def predict(self, first, second=None, max_length=None):
+    def predict(
+        self,
+        first: Iterable,
+        second: Iterable | None = None,
+        max_length: int | None = None,
+    ) -> list[dict]:
         """The answers of a fine-tuned model to texts or pairs of texts.
 
         They are labels, scores, tags or spans, with probabilities, depending on the kind
@@ -203,6 +220,35 @@ class Pretrained:
             )
         examples = base.unlabeled(self.kind, first, second)
         return prediction.answers(self, self.kind, examples, max_length)
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Writes the model to a folder, from which `load` gives it back to the bit.
+
+        The folder appears at the end, whole. One that has such a model is replaced.
+        Raises FileExistsError for any other that is not empty.
+        """
+        saved.replace(folder, self)
+
+    def push_to_hub(
+        self,
+        name: str,
+        private: bool = False,
+        family: str | None = None,
+        license: str | None = None,
+    ) -> str:
+        """Exports the model to the Hugging Face Hub (extra `hf`); returns the URL.
+
+        name       'USER/NAME' or 'NAME', a new one or one whose files are replaced
+        family     as for `jepa-text export`
+        license    for the model card
+
+        `load('hf:NAME')` and transformers read it. Raises ModuleNotFoundError without
+        huggingface_hub, OSError without a token that may write there, and ValueError if
+        no family expresses the model.
+        """
+        from jepa_text.pretrained import export
+
+        return export.push(self, name, private, family=family, license_name=license)
 
     def ends(self):
         """The ids before and after a text, each a tuple."""
@@ -222,9 +268,11 @@ class Pretrained:
 
         Warns of truncated texts, at the caller of the method that calls this.
         """
-        if isinstance(texts, str):
+        is_ordered = isinstance(texts, Iterable) and getattr(texts, 'ndim', 1) == 1
+        if not is_ordered or isinstance(texts, str | bytes | Mapping | set):
             raise ValueError(
-                'Expected a list of texts, but got a single text: put it in [].'
+                f'Expected a list of texts, but got a {type(texts).__name__}: put texts '
+                'in [], and give one column of a table.'
             )
         texts = list(texts)
         for number, text in enumerate(texts):
@@ -285,7 +333,7 @@ class _Rest:
     def __init__(self, model):
         self.model = dataclasses.replace(model, params=None)
         names = {f.name for f in dataclasses.fields(model)} - {
-            *('params', 'network', 'tokenizer', 'name', 'record')
+            *('params', 'network', 'tokenizer', 'name', 'record', 'facts')
         }
         self._parts = [
             model.network,

@@ -7,6 +7,7 @@ import numpy as np
 
 from jepa_text.data import batching, truncation
 from jepa_text.models import memo
+from jepa_text.parallel import sharding
 from jepa_text.pretrained import base
 
 # Tokens per batch, with padding. On a CPU larger batches do not fit the cache, and the
@@ -55,9 +56,11 @@ def outputs(model, kind, rows, params=None, run=None):
     `program(model.network, kind)`.
     """
     params = model.params if params is None else params
-    run = program(model.network, kind) if run is None else run
-    outputs = [None] * len(rows)
-    for chosen, batch in batches(rows, model.tokenizer.pad_id, model.length):
+    devices = 1
+    if run is None:
+        run, devices = sharding.on_rows(program(model.network, kind), params)
+    outputs, pad_id = [None] * len(rows), model.tokenizer.pad_id
+    for chosen, batch in batches(rows, pad_id, model.length, devices=devices):
         made = np.asarray(run(params, batch))
         for index, output in zip(chosen, made):
             outputs[index] = output
@@ -69,14 +72,15 @@ def usual_tokens():
     return BATCH_TOKENS.get(jax.default_backend(), MANY)
 
 
-def batches(rows, pad_id, maximum, tokens=None):
+def batches(rows, pad_id, maximum, tokens=None, devices=1):
     """Yields (indices of rows, their batch) for all rows, the longest first.
 
-    Batches have at most `tokens` tokens; None: `usual_tokens`.
+    Batches have at most `tokens` tokens, None: `usual_tokens`; their number of rows is a
+    multiple of `devices`.
     """
     tokens = usual_tokens() if tokens is None else tokens
     lengths_N = [len(row.tokens) for row in rows]
-    for chosen, size, length in batching.batches(lengths_N, tokens, maximum):
+    for chosen, size, length in batching.batches(lengths_N, tokens, maximum, devices):
         yield chosen, base.collate([rows[i] for i in chosen], size, length, pad_id)
 
 

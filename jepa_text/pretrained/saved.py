@@ -1,13 +1,15 @@
-"""Saves and reads fine-tuned models.
+"""Models as folders: those of `model.save`, and fine-tuned ones.
 
-    task.json            kind and model as sections, how texts are read, training details
+    model.json           encoder and kind as sections, how texts are read, its making
     model.safetensors    parameters by their paths, such as 'encoder/layers/ffn/up/kernel'
     tokenizer.json
 
-`load.load(folder)` loads the model.
+`load.load(folder)` loads the model. Unlike an export, which only holds what a family of
+transformers can express, in float32, the folder gives back every model to the bit.
 """
 
 import dataclasses
+import functools
 import json
 from pathlib import Path
 
@@ -17,13 +19,15 @@ from flax import traverse_util
 from safetensors.numpy import load_file, save
 
 from jepa_text.data import tokenizers
-from jepa_text.files import atomic, checksums
+from jepa_text.files import atomic, checksums, paths
+from jepa_text.hf import card
+from jepa_text.models import heads
 from jepa_text.models.network import Network
-from jepa_text.pretrained import base, labels, spans, tags
+from jepa_text.pretrained import labels, spans, tags
 from jepa_text.settings import resolve
 
-FILE = 'task.json'
-WEIGHTS = 'model.safetensors'
+FILE, WEIGHTS, TOKENIZER = 'model.json', 'model.safetensors', 'tokenizer.json'
+OLD_FILE = 'task.json'
 KINDS = {
     kind.name: kind
     for kind in (labels.Labels, labels.Scores, tags.Tags, spans.Spans, labels.Vectors)
@@ -32,69 +36,116 @@ KINDS = {
 READING = ('length', 'causal', 'begin', 'end', 'pool', 'normalize', 'shift')
 
 
-def write(folder, model, kind, made=None):
-    """Writes a load.Pretrained whose parameters have the head of the kind.
+def replace(folder, model):
+    """Writes the folder of a load.Pretrained, atomically.
 
-    `made` describes, as JSON values, how it was trained. Raises FileExistsError as
-    check_free.
+    Raises FileExistsError for a folder with anything but such a model, which is replaced.
     """
-    folder = check_free(folder)
+    paths.check_folder('The folder to write', paths.local('The folder to write', folder))
+    folder = Path(folder)
+    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if there - {FILE, WEIGHTS, TOKENIZER}:
+        raise FileExistsError(
+            f'{folder} has other files than those of a saved model, and is not '
+            'overwritten: give another folder, or delete it first.'
+        )
+    with atomic.folder(folder, replaces=True) as partial:
+        write(partial, model)
+
+
+def write(folder, model, made=None):
+    """Writes a load.Pretrained to a folder, which may have other files.
+
+    `made` is the result of its fine-tuning, as JSON values; None for what the model's
+    `facts` are. Raises ValueError for an LM head that is not the encoder's.
+    """
+    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    model.tokenizer.save(folder / 'tokenizer.json')
-    params = {name: model.params[name] for name in ('encoder', base.HEAD)}
-    leaves = traverse_util.flatten_dict(jax.device_get(params), sep='/')
-    leaves = {path: np.asarray(leaf, np.float32) for path, leaf in leaves.items()}
+    model.tokenizer.save(folder / TOKENIZER)
+    leaves = traverse_util.flatten_dict(jax.device_get(model.params), sep='/')
+    leaves = {path: np.asarray(leaf) for path, leaf in leaves.items()}
     atomic.write(folder / WEIGHTS, save(leaves))
+    facts = card.Facts(tuned=made) if made else model.facts and model.facts()
     description = {
-        'kind': kind_section(kind),
+        'kind': model.kind and kind_section(model.kind),
+        'objective': None if model.kind else _objective_section(model),
         'model': section_of(model.network.encoder),
+        'modules': [*model.params],
         'reading': {key: getattr(model, key) for key in READING},
+        'record': model.record,
         'sha256': checksums.sha256(folder / WEIGHTS),
-        'made': made or {},
+        'facts': facts and dataclasses.asdict(facts),
     }
     # Written last, so that the folder is complete if this file exists.
     atomic.write(folder / FILE, json.dumps(description, indent=1) + '\n')
 
 
+def _objective_section(model):
+    """The section of an objective with this LM head, which fills masks or does not."""
+    network = model.network
+    token = getattr(network.objective, 'token_objective', None)
+    head = network.modules.get('lm_head')
+    tied = getattr(head, 'tied', False)
+    if head not in (None, heads.lm_head(network.encoder, tied)):
+        raise ValueError(
+            f'{model.name or "The model"} has an LM head of its own, which the folder '
+            'could not give back: save its parameters with Orbax.'
+        )
+    fills = token is not None and token.fills
+    return {'name': 'mlm' if fills else 'clm', 'tied': tied}
+
+
 def check_free(folder):
-    """The folder as a path; raises FileExistsError if it has a fine-tuned model."""
+    """The folder as a path; raises FileExistsError if it has a saved model."""
     folder = Path(folder)
-    if (folder / FILE).exists():
+    if is_saved(folder):
         raise FileExistsError(
             f'{folder} contains a fine-tuned model: give another --workdir, or delete it.'
         )
     return folder
 
 
-def read(folder):
-    """(kind, network, params, tokenizer, {key of READING: value}) of a folder.
+def is_saved(folder):
+    """Whether a folder has a saved model; ValueError for one of version 0.1."""
+    if (folder / OLD_FILE).is_file() and not (folder / FILE).is_file():
+        raise ValueError(f'{folder}/{OLD_FILE} has another name now: call it {FILE}.')
+    return (folder / FILE).is_file()
 
-    Raises ValueError for damaged weights.
-    """
-    folder = Path(folder)
-    kind, network, tokenizer, reading, description = outline(folder)
+
+def read(folder):
+    """{field of load.Pretrained: value} of a folder. ValueError for damaged weights."""
+    fields, description = outline(folder)
     if checksums.sha256(folder / WEIGHTS) != description['sha256']:
         raise ValueError(
             f'{folder / WEIGHTS} is damaged or was edited: restore it from a backup, or '
-            'fine-tune again.'
+            'make the model again.'
         )
     leaves = jax.tree.map(jax.numpy.asarray, load_file(folder / WEIGHTS))
-    params = traverse_util.unflatten_dict(leaves, sep='/')
-    return kind, network, params, tokenizer, reading
+    # A tied LM head is there, and has no parameters.
+    params = dict.fromkeys(description.get('modules', ()), {})
+    return fields | {'params': params | traverse_util.unflatten_dict(leaves, sep='/')}
 
 
 def outline(folder):
-    """(kind, network, tokenizer, {key of READING: value}, content of task.json).
+    """({field of load.Pretrained: value} without parameters, content of model.json).
 
     Does not read the weights of the folder.
     """
-    description = checksums.read_json(Path(folder) / FILE)
-    tokenizer = tokenizers.load(Path(folder) / 'tokenizer.json', optional=('mask',))
-    kind = kind_of(description['kind'])
+    description = checksums.read_json(folder / FILE)
+    tokenizer = tokenizers.load(folder / TOKENIZER, optional=('mask',))
     sizes = dict(description['model'])
     encoder = resolve.build('models', sizes, vocab_size=sizes.pop('vocab_size'))
-    reading = _with_tuples(description['reading'])
-    return kind, Network(encoder, kind), tokenizer, reading, description
+    fields = _with_tuples(description['reading'])
+    fields |= {'tokenizer': tokenizer, 'record': description.get('record')}
+    if description['kind']:
+        objective = fields['kind'] = kind_of(description['kind'])
+    else:
+        given = dict(tokenizer=tokenizer, length=fields['length'], steps=1)
+        objective = resolve.build('objectives', description['objective'], **given)
+    # That of a fine-tuned model of version 0.1 is under another key.
+    facts = description.get('facts', {'tuned': description.get('made')})
+    fields['facts'] = facts and functools.partial(card.Facts, **facts)
+    return fields | {'network': Network(encoder, objective)}, description
 
 
 def kind_section(kind):
@@ -106,8 +157,7 @@ def kind_of(section):
     """The kind of a section. Raises ValueError for an unknown name or field."""
     given = _with_tuples(section)
     name = given.pop('name', None)
-    if name not in KINDS:
-        raise ValueError(f'kind {name!r} does not exist; there are: {", ".join(KINDS)}.')
+    resolve.check_choice('kind', name, KINDS)
     return resolve.call(f'kind {name!r}', KINDS[name], given)
 
 

@@ -15,9 +15,10 @@ _MIN_GAP = 0.005  # nats: a difference in the second decimal
 def compared(loss, unigram):
     """Returns the difference of a loss from the unigram entropy, both in nats, in words.
 
-    >>> compared(5.0, 6.4), compared(7.05, 6.4), compared(6.4, 6.4)
-    ('1.40 better than token frequencies', '0.65 worse than token frequencies', \
-'no better than token frequencies')
+    >>> compared(5.0, 6.4), compared(7.05, 6.4)
+    ('1.40 better than token frequencies', '0.65 worse than token frequencies')
+    >>> compared(6.4, 6.4)
+    'no better than token frequencies'
     """
     if not (math.isfinite(loss) and math.isfinite(unigram)):
         return 'not comparable with token frequencies'

@@ -18,16 +18,18 @@ from jepa_text.files import atomic
 from jepa_text.report import plots
 
 PACKAGES = ('jax', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'tokenizers')
-LONG = 40  # characters from which a cell is wrapped
+SHORT = 20  # characters below which a cell is not wrapped
 # What Markdown interprets in a cell; underscores only at the ends of a word.
 _MARKUP = re.compile(r'[\\`*\[<|~]|(?<!\w)_+|_+(?!\w)')
 
 
-def write(path, title, lead, sections, subtitle=''):
+def write(path, title, lead, sections, compared=''):
     """Writes the page atomically and returns its path.
 
-    `lead` is the main result in one sentence, `subtitle` a small line above the title.
-    Each section is a dict. All keys are optional and are shown in this order:
+    `lead` is the answer: the scores beside their strongest controls, then the verdict and
+    the problems, in paragraphs separated by blank lines, of which the first is large.
+    `compared` is a line above it on what was compared, such as of `amounts`. Each section
+    is a dict. All keys are optional and are shown in this order:
 
     heading    a string
     text       paragraphs separated by blank lines; `code` in backticks
@@ -42,8 +44,8 @@ def write(path, title, lead, sections, subtitle=''):
     written.
     """
     shown = [_shown(section, number) for number, section in enumerate(sections)]
-    text = _template().render(title=title, lead=lead, sections=shown, subtitle=subtitle)
-    return _saved(path, text)
+    given = dict(title=title, lead=_paragraphs(lead), sections=shown, compared=compared)
+    return _saved(path, _template().render(given))
 
 
 def write_markdown(path, title, lead, sections):
@@ -58,6 +60,90 @@ def write_markdown(path, title, lead, sections):
         if section.keys() - {'heading', 'details'}:
             parts += _markdown_section(section, f'{number:02d}', Path(path).parent)
     return _saved(path, '\n\n'.join(parts) + '\n')
+
+
+def scores(label, values, controls, lower=False):
+    """Returns the scores of what was compared beside the strongest control.
+
+    `values` are {name: (value, low, high)}, of which only the best and the worst of many
+    are told, `controls` {name: value}. Values that are not finite are left out.
+
+    >>> print(scores('accuracy', {'a': (0.5, 0.4, 0.6)}, {'TF-IDF': 0.8}))
+    accuracy: `a` 0.500 ± 0.100; not better than the strongest control, TF-IDF, 0.800.
+    """
+    sign = 1 if lower else -1
+    known = {name: one for name, one in values.items() if math.isfinite(one[0])}
+    controls = {name: x for name, x in controls.items() if math.isfinite(x)}
+    if not known:
+        return ''
+    order = sorted(known, key=lambda name: sign * known[name][0])
+    order, between = (
+        (order, ', ') if len(order) <= 3 else (order[:: len(order) - 1], ' to ')
+    )
+    told = [
+        f'`{name}` {known[name][0]:.3f} {margin_text(known[name]) or ""}'.strip()
+        for name in order
+    ]
+    text = f'{label}: {between.join(told)}'
+    if controls:
+        best = min(controls, key=lambda name: sign * controls[name])
+        behind = [n for n, one in known.items() if sign * (one[0] - controls[best]) >= 0]
+        few = ', '.join(f'`{name}`' for name in behind)
+        which = f'{few if len(behind) <= 3 else len(behind)} not'
+        if len(behind) in (0, len(known)):
+            which = 'none' if behind else 'all'
+            which = which if len(known) > 1 else 'not' * bool(behind)
+        text += f'; {which} better than the strongest control'.replace('  ', ' ')
+        text += f', {best}, {controls[best]:.3f}'
+    return f'{text}.'
+
+
+def needed(differences, seeds, maximum):
+    """Returns how many seeds would show differences: a number each, None above `maximum`.
+
+    >>> print(needed('The others', [12, 40, None], 1000))
+    The others would need 12 to 40 seeds if they are as large as measured; 1 more than \
+1,000.
+    """
+    known = [count for count in seeds if count]
+    if not known:
+        return seeds and f'{differences} would need more than {maximum:,} seeds.' or ''
+    text = (
+        f'{differences} would need {span(known)} seeds if they are as large as measured'
+    )
+    lost = len(seeds) - len(known)
+    return f'{text}; {lost} more than {maximum:,}.' if lost else f'{text}.'
+
+
+def span(numbers):
+    """Returns the smallest and the largest number as text: '1,000 to 1,300', or one."""
+    numbers = [int(number) for number in numbers]
+    return ' to '.join(dict.fromkeys(f'{end:,}' for end in (min(numbers), max(numbers))))
+
+
+def listed(what, names):
+    """Returns how many of what there are, with the names of a few.
+
+    >>> listed('recipe', ['a', 'b'])
+    '2 recipes (`a`, `b`)'
+    """
+    shown = ', '.join(f'`{name}`' for name in names)
+    count = f'{len(names)} {what}{"s" * (len(names) != 1)}'
+    return f'{count} ({shown})' if len(names) <= 6 else count
+
+
+def amounts(facts):
+    """Returns what was compared as text, from dicts with some of these amounts.
+
+    >>> amounts([dict(parameters=1000, steps=40), dict(parameters=1000, steps=80)])
+    '1,000 parameters, 40 to 80 steps'
+    """
+    parts = []
+    for unit in ('parameters', 'steps', 'tokens', 'seeds'):
+        if known := [one[unit] for one in facts if one.get(unit)]:
+            ends = span(known)
+            parts.append(f'{ends} {unit[:-1] if ends == "1" else unit}')
+    return ', '.join(parts)
 
 
 def versions():
@@ -174,7 +260,7 @@ def _grid(table):
     places = [*map(decimals, values)]
     return {
         'columns': [
-            {'name': str(name), 'kind': _kind(cells)}
+            {'name': str(name).replace(' %', '\xa0%'), 'kind': _kind(cells)}
             for name, cells in zip(columns, values)
         ],
         'rows': [[*map(_cell, row, places)] for row in rows],
@@ -188,10 +274,10 @@ def _is_number(value):
 
 
 def _kind(values):
-    """Returns the CSS class of a column: numbers are right-aligned, long texts wrap."""
+    """Returns the CSS class of a column: numbers are right-aligned, texts may wrap."""
     if any(map(_is_number, values)):
         return 'n'
-    return 'long' if any(len(str(value)) > LONG for value in values) else None
+    return 'short' if all(len(str(value)) < SHORT for value in values) else 'long'
 
 
 def _cell(value, places):
@@ -204,7 +290,7 @@ def _cell(value, places):
 
 def _svg(figure, prefix):
     """Returns a figure as an inline SVG element with unique ids."""
-    from markupsafe import Markup
+    from markupsafe import Markup, escape
 
     buffer = io.StringIO()
     with plots.deterministic_svg():
@@ -213,7 +299,8 @@ def _svg(figure, prefix):
     svg = svg[svg.index('<svg') :]
     svg = re.sub(r'<metadata>.*?</metadata>', '', svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r'\1', svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r'\1 role="img"', svg, count=1)
+    label = f'role="img" aria-label="{escape(plots.described(figure))}"'
+    svg = re.sub(r' height="[^"]*"', lambda _: f' {label}', svg, count=1)
     return Markup(re.sub(r'(\bid="|href="#|url\(#)', rf'\g<1>{prefix}', svg))
 
 
@@ -231,7 +318,7 @@ def _markdown_section(section, number, folder):
         for suffix, date in (('svg', 'Date'), ('pdf', 'CreationDate')):
             with plots.deterministic_svg():
                 figure.savefig(folder / f'{name}.{suffix}', metadata={date: None})
-        yield f'![{figure.get_suptitle()}]({name}.svg)'
+        yield f'![{plots.described(figure)}]({name}.svg)'
 
 
 def _without_markup(text):

@@ -38,7 +38,7 @@ def curves(runs, title, ylabel, hlines=None, xlabel='step', looks=None, log=''):
 
     Raises ValueError if the numbers of steps and values differ.
     """
-    figure, axes = blank(title, ylabel, xlabel, height(runs))
+    figure, axes = blank(title, ylabel, xlabel)
     looks = looks or styles(runs)
     for name, (steps, values) in runs.items():
         steps_N, values_SN = np.asarray(steps), np.atleast_2d(np.asarray(values, float))
@@ -64,7 +64,7 @@ def curves(runs, title, ylabel, hlines=None, xlabel='step', looks=None, log=''):
             textcoords='offset points',
             ha='right',
             color=MUTED,
-            fontsize=7.5,
+            fontsize=9,
         )
     legend(figure, axes)
     return figure
@@ -100,7 +100,7 @@ def errors(
     percent    whether x is shown as a percentage
     """
     flat = flat or {}
-    figure, axes = blank(title, ylabel, xlabel, height([*runs, *flat]))
+    figure, axes = blank(title, ylabel, xlabel)
     looks = looks or styles([*runs, *flat])
     for name, intervals in runs.items():
         xs = sorted(intervals)
@@ -145,7 +145,7 @@ def dots(groups, title, xlabel, looks, has_legend=True):
     """
     count, gap = sum(map(len, groups.values())), 0.9 if has_legend else 0.0
     rows = count + gap * len(groups)
-    size = 1.1 + rows * (0.17 if has_legend else 0.26)
+    size = 1.1 + rows * (0.19 if has_legend else 0.28)
     figure, axes = blank(title, '', xlabel, size)
     row, ticks = 0.0, []
     for group in groups.values():
@@ -205,26 +205,31 @@ def styles(names, controls=BASELINES):
     return {name: look | {'label': legend_label(name)} for name, look in looks.items()}
 
 
-def height(runs):
-    """Returns the height of a figure with room for the legend of these runs."""
-    rows = -(-len(runs) // 2)
-    return 3.1 + 0.17 * max(0, rows - 3)
-
-
-def blank(title, ylabel, xlabel, height=3.1):
+def blank(title, ylabel, xlabel, height=3.2):
     """Returns (figure, axes) in the common style; ImportError without matplotlib."""
     library = extras.package('matplotlib.figure', 'viz', 'A figure')
     figure = library.Figure(figsize=(5.2, height), layout='constrained', facecolor='none')
     axes = figure.add_subplot(facecolor='none')
-    figure.suptitle(title, x=0.02, ha='left', fontsize=10.5, fontweight='bold', color=INK)
-    axes.set_xlabel(xlabel, color=MUTED, fontsize=8.5)
-    axes.set_ylabel(ylabel, color=MUTED, fontsize=8.5)
+    figure.suptitle(title, x=0.02, ha='left', fontsize=12, fontweight='bold', color=INK)
+    axes.set_xlabel(xlabel, color=MUTED, fontsize=10.5)
+    axes.set_ylabel(ylabel, color=MUTED, fontsize=10.5)
     axes.spines[['top', 'right', 'left']].set_visible(False)
     axes.spines['bottom'].set_color(GRID)
-    axes.tick_params(colors=MUTED, labelsize=8, length=0)
+    axes.tick_params(colors=MUTED, labelsize=9.5, length=0)
     axes.grid(True, axis='y', color=GRID, linewidth=0.6)
     axes.set_axisbelow(True)
     return figure, axes
+
+
+def described(figure):
+    """Returns a figure as a sentence, for readers who do not see it."""
+    axes = figure.axes[0]
+    across, up = axes.get_xlabel(), axes.get_ylabel()
+    shown = f'{up} by {across}' if up else across
+    names = [text.get_text() for one in figure.legends for text in one.get_texts()]
+    names = names or [text.get_text() for text in axes.get_yticklabels()] * (not up)
+    given = f'{figure.get_suptitle()}: {shown}' if shown else figure.get_suptitle()
+    return ' '.join(f'{given}, of {", ".join(names)}.'.split()) if names else f'{given}.'
 
 
 def deterministic_svg():
@@ -240,17 +245,21 @@ def legend_label(name):
 
 
 def legend(figure, axes):
-    """Adds the legend below the axes, each label once."""
+    """Adds the legend below the axes, each label once, in a figure made higher by it."""
     handles, labels = axes.get_legend_handles_labels()
     unique = dict(zip(labels, handles))
     if unique:
+        longest = max(map(len, unique))
+        columns = max(1, min(3 - (len(unique) > 3), 60 // (longest + 6)))
+        rows = -(-len(unique) // columns)
+        figure.set_figheight(figure.get_figheight() + 0.2 * (rows - 1))
         figure.legend(
             unique.values(),
             unique,
             loc='outside lower left',
-            ncols=3 if len(unique) <= 3 else 2,
+            ncols=columns,
             frameon=False,
-            fontsize=8.5,
+            fontsize=10,
             labelcolor=INK,
             # Long enough to show dashes.
             handlelength=1.4 if len(unique) <= len(COLORS) else 3.0,

@@ -27,12 +27,7 @@ def lines(manifest, seconds=None, budget=0):
     text = [manifest['read']] if manifest.get('read') else []
     if about := manifest.get('tokenizer'):
         text.append(f'tokenizer: {"; ".join([about["name"], *about.get("said", [])])}')
-    for split, counts in manifest['splits'].items():
-        text.append(
-            f'{split}: {counts["documents"]:,} documents, {counts["tokens"]:,} tokens, '
-            f'{counts["rows"]:,} rows of {manifest["row_length"]}, '
-            f'{counts["efficiency"]:.2%} filled'
-        )
+    text += sizes(manifest)
     first = next(iter(manifest['splits'].values()))
     if 'sampled_words' in first:
         text.append(
@@ -45,7 +40,28 @@ def lines(manifest, seconds=None, budget=0):
             f'texts of {tested["name"]} ({", ".join(tested["files"])}); the others are '
             'too short'
         )
-    text += left_out(manifest)
+    text += problems(manifest)
+    if seconds:
+        tokens = sum(counts['tokens'] for counts in manifest['splits'].values())
+        text.append(f'{seconds:,.1f} s, {tokens / seconds:,.0f} tokens per second')
+    if budget:
+        text.append(f'{budget / first["rows"]:,.2f} epochs in the steps of this config')
+    return text
+
+
+def sizes(manifest):
+    """Returns a line per split of a manifest."""
+    return [
+        f'{split}: {counts["documents"]:,} documents, {counts["tokens"]:,} tokens, '
+        f'{counts["rows"]:,} rows of {manifest["row_length"]}, '
+        f'{counts["efficiency"]:.2%} filled'
+        for split, counts in manifest['splits'].items()
+    ]
+
+
+def problems(manifest):
+    """Returns the lines on dropped documents of a manifest, and a remedy if most were."""
+    text = left_out(manifest)
     dropped = (manifest.get('left_out') or {}).items()
     invalid = sum(count for reason, count in dropped if reason.startswith(BAD))
     if invalid > sum(counts['documents'] for counts in manifest['splits'].values()):
@@ -53,11 +69,6 @@ def lines(manifest, seconds=None, budget=0):
             'Most documents are invalid: convert files that are not UTF-8 (`iconv`), or '
             'name another text column (prepare.source.field).'
         )
-    if seconds:
-        tokens = sum(counts['tokens'] for counts in manifest['splits'].values())
-        text.append(f'{seconds:,.1f} s, {tokens / seconds:,.0f} tokens per second')
-    if budget:
-        text.append(f'{budget / first["rows"]:,.2f} epochs in the steps of this config')
     return text
 
 

@@ -35,26 +35,26 @@ def total_steps(config):
 
 
 def spans(phases, total):
-    """Returns (start, stop) of each phase, from its `steps` or its `share` of all steps.
+    """Returns (start, stop) of each phase, from its `steps` or `fraction` of all steps.
 
     The last phase may omit both, and takes the rest. Raises ValueError if the phases do
     not add up to `total` steps.
     """
     spans, start = [], 0
     for number, phase in enumerate(phases):
-        if 'steps' in phase and 'share' in phase:
-            raise ValueError(f'phase {number} has steps and a share: give one of them.')
+        if 'steps' in phase and 'fraction' in phase:
+            raise ValueError(f'phase {number} has steps and fraction: give one of them.')
         length = total - start
         if 'steps' in phase:
             length = int(phase['steps'])
-        elif 'share' in phase:
-            length = round(phase['share'] * total)
+        elif 'fraction' in phase:
+            length = round(phase['fraction'] * total)
         spans.append((start, start + length))
         start += length
     if start != total or any(stop <= begin for begin, stop in spans):
         raise ValueError(
             f'phases cover steps {spans}, but the run has {total} steps: each phase '
             'needs at least one step, and together they must cover all steps. Change '
-            'steps or share.'
+            'steps or fraction.'
         )
     return spans

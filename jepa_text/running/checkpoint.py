@@ -35,9 +35,11 @@ _OK, _FAILED, _FULL = range(3)
 class Config:
     """The section `checkpoint`."""
 
-    every: int = schema.field(1000, 'steps between saves; 0: only on signals', minimum=0)
+    every_steps: int = schema.field(
+        1000, 'steps between saves; 0: only on signals', minimum=0
+    )
     keep: int = schema.field(3, 'number of newest checkpoints to keep', minimum=1)
-    keep_at: tuple[int, ...] = schema.field(
+    keep_at_steps: tuple[int, ...] = schema.field(
         (), 'also keep these steps; each is saved, logged and evaluated', minimum=1
     )
 
@@ -45,8 +47,8 @@ class Config:
 class Checkpointer:
     """Saves and restores the state of one run; a context manager.
 
-    Keeps the `keep` newest steps, and the steps `keep_at`. Only one Checkpointer may be
-    open per folder (`workdir` locks it). In a distributed job every process calls every
+    Keeps the `keep` newest steps and `keep_at_steps`. Only one Checkpointer may be open
+    per folder (`workdir` locks it). In a distributed job every process calls every
     method. Raises OSError if the folder cannot be used.
     """
 
@@ -55,14 +57,14 @@ class Checkpointer:
         folder,
         *,
         keep=Config.keep,
-        keep_at=Config.keep_at,
+        keep_at_steps=Config.keep_at_steps,
     ):
         self.folder = restore.folder_of(folder)
         self._is_local = not addresses.is_address(self.folder)
         self._saving = self._failure = None
         kept = [
             ocp.checkpoint_managers.LatestN(keep),
-            ocp.checkpoint_managers.CustomSteps(sorted(keep_at)),
+            ocp.checkpoint_managers.CustomSteps(sorted(keep_at_steps)),
         ]
         options = ocp.CheckpointManagerOptions(
             preservation_policy=ocp.checkpoint_managers.AnyPreservationPolicy(kept),

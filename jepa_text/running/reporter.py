@@ -12,7 +12,7 @@ import time
 import jax
 import psutil
 
-from jepa_text.report import console
+from jepa_text.report import progress
 from jepa_text.running import metrics
 
 GIB = 2**30
@@ -21,12 +21,13 @@ GIB = 2**30
 class Reporter(contextlib.ExitStack):
     """Writes the metrics of a workdir and shows progress, in process 0 only.
 
-    A context manager. `name` and `steps` are those of the run; `peak` is the peak FLOP/s
-    of a device, None if unknown. `resumed` is the step from which the run resumes, None
-    for a new run; metrics were written up to step `logged`.
+    A context manager. `name` is that of the run, and `costs` are [(steps, FLOPs of one)]
+    of its phases; `peak` is the peak FLOP/s of a device, None if unknown. `resumed` is
+    the step from which the run resumes, None for a new run; metrics were written up to
+    step `logged`.
     """
 
-    def __init__(self, folder, name, steps, *, peak, resumed, logged):
+    def __init__(self, folder, name, costs, *, peak, resumed, logged):
         super().__init__()
         self._peak, self._flops_per_token = peak, 0.0
         self._is_active = jax.process_index() == 0
@@ -35,18 +36,25 @@ class Reporter(contextlib.ExitStack):
             start = -1 if resumed is None else resumed
             writer = metrics.Writer(folder, start, logged=logged)
             self._writer = self.enter_context(writer)
-            progress = console.Progress(name, steps, max(start, 0))
-            self._progress = self.enter_context(progress)
+            steps = sum(steps for steps, _ in costs)
+            self._progress = self.enter_context(
+                progress.Progress(name, steps, max(start, 0), costs)
+            )
 
     def begin(self, flops_per_token, lines=()):
-        """Starts a phase, whose first step compiles; prints `lines`, and that it does.
+        """Starts a phase, whose first step compiles, and prints `lines`.
 
         `flops_per_token()` is only called if the `peak` is known.
         """
         self.clock.restart()
-        for line in (*lines, 'compiling the training step'):
+        for line in lines:
             self.log(line)
         self._flops_per_token = flops_per_token() if self._peak else 0.0
+
+    def stepped(self, number, tokens):
+        """Counts a step with so many tokens, as Throughput.step does."""
+        if self.clock.step(tokens) and self._is_active:
+            self._progress.update(number)  # which now knows when compiling ended
 
     def step(self, number, values):
         """Writes the metrics of a step, with throughput since the last call."""
@@ -60,7 +68,6 @@ class Reporter(contextlib.ExitStack):
                 number,
                 loss=values['train/loss'],
                 tokens_per_second=rates.get('throughput/tokens_per_second'),
-                seconds=rates.get('throughput/step_time', 0.0),
             )
 
     def write(self, number, values):
@@ -118,14 +125,18 @@ class Throughput:
         self._reset()
 
     def step(self, tokens):
-        """Counts one step; `tokens` without padding, a number or a device scalar."""
+        """Counts one step; `tokens` without padding, a number or a device scalar.
+
+        Returns whether the step compiled, in which case it has ended.
+        """
         if not self._is_compiling:
             self._tokens.append(tokens)
-            return
+            return False
         # Reading a device scalar blocks until the step has ended.
         int(tokens)
         self._is_compiling = False
         self._reset()
+        return True
 
     @contextlib.contextmanager
     def waiting(self, computes):

@@ -21,18 +21,18 @@ class Config:
     """The section `watchdog`: seconds after which a run counts as hanging; 0: never."""
 
     seconds: float = schema.field(900.0, 'per step; 0: no watchdog', minimum=0)
-    pause: float = schema.field(3600.0, 'to compile, evaluate or save', minimum=0)
+    pause_seconds: float = schema.field(3600.0, 'to compile, evaluate or save', minimum=0)
 
 
 class Watchdog:
     """Ends the process with exit code 87 if a step takes too long; a context manager.
 
-    `seconds` are allowed from one `beat` to the next, and `pause` seconds after a call of
+    `seconds` are allowed from one `beat` to the next, and `pause_seconds` after a call of
     `pause`, as compiling, evaluations and checkpoints take time.
     """
 
-    def __init__(self, *, seconds=Config.seconds, pause=Config.pause):
-        self._seconds, self._pause = seconds, pause
+    def __init__(self, *, seconds=Config.seconds, pause_seconds=Config.pause_seconds):
+        self._seconds, self._pause = seconds, pause_seconds
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.pause()

@@ -1,6 +1,8 @@
-"""Config files, and settings of their keys on the command line.
+"""Config files, their arguments, and settings of their keys on the command line.
 
-A config file is a Python program of the user, so loading it may raise anything. Settings:
+A config file is a Python program of the user, so loading it may raise anything. The
+arguments of its `get_config` follow its name, as in pretrain:clm_mlm,size=610m
+(`arguments`). Settings:
 
 --config.steps=200                     a value: a Python or JSON literal, or else a string
 --config.runs[0].name=short            an item of a list
@@ -14,10 +16,12 @@ import ast
 import dataclasses
 import functools
 import importlib.util
+import inspect
 import json
 import re
 import traceback
 import types
+import typing
 from pathlib import Path
 
 from jepa_text.files import paths
@@ -25,6 +29,7 @@ from jepa_text.settings import ranges, resolve, schema
 
 PACKAGE = Path(__file__).parents[1]
 SETTING = re.compile(r'--?config\.([^=]+)=(.*)', re.DOTALL)
+ARGUMENT = re.compile(r'([A-Za-z_]\w*)=(.*)', re.DOTALL)
 
 
 def folder():
@@ -46,23 +51,26 @@ def shared(name):
 
 
 def shipped():
-    """Returns the names of the shipped configs, such as 'toy' and 'studies/pfs'."""
-    files = {path.relative_to(folder()): path for path in folder().rglob('*.py')}
-    return sorted(
-        name.with_suffix('').as_posix()
-        for name, path in files.items()
-        if '\ndef get_config(' in path.read_text(encoding='utf-8')
-    )
+    """Returns {name: first line} of the shipped configs, such as 'studies/pfs'."""
+    texts = {
+        path.relative_to(folder()).with_suffix('').as_posix(): path.read_text('utf-8')
+        for path in sorted(folder().rglob('*.py'))
+    }
+    return {
+        name: text.partition('\n')[0].lstrip('r"')
+        for name, text in texts.items()
+        if '\ndef get_config(' in text
+    }
 
 
 def read(place):
-    """Returns the config of NAME, NAME:ARGUMENT, FILE.py or FILE.py:ARGUMENT, as plain
+    """Returns the config of NAME, NAME:ARGUMENTS, FILE.py or FILE.py:ARGUMENTS, as plain
     dicts. NAME is one of `shipped`.
 
     Raises ValueError, with file and line, if there is no such config or file, and if it
-    fails or does not return a config.
+    fails or does not return a config; and for arguments that it does not take.
     """
-    name, colon, argument = (place or '').partition(':')
+    name, _, text = (place or '').partition(':')
     if not name:
         raise ValueError(
             'The config is missing: give the name of a shipped one, as in '
@@ -71,14 +79,64 @@ def read(place):
     path = _path_of(name, place)
     try:
         get_config = _module(path).get_config
-        config = get_config(argument) if colon else get_config()
     except Exception as error:  # a config file is a program, and may raise anything
         raise ValueError(_explanation(error, path)) from error
+    given = arguments(name, get_config, text)
+    try:
+        config = get_config(**given)
+    except Exception as error:
+        is_ours = isinstance(error, ValueError) and path.is_relative_to(folder())
+        explained = f'{name}: {error}' if is_ours else _explanation(error, path)
+        raise ValueError(explained) from error
     if not hasattr(config, 'keys'):
         raise ValueError(
             f'{path}: get_config() must return a ConfigDict, not {config!r}.'
         )
     return schema.plain(config)
+
+
+def arguments(what, function, text):
+    """Returns the keywords of a function in a text such as 'clm_mlm,size=610m'.
+
+    The first word is the function's first parameter, all others are key=value; a list
+    continues until the next key. The type of a value is that of the annotation, which may
+    be a Literal, or of the default. Raises ValueError for what the function does not
+    take; `what` names it in errors.
+
+    >>> def get_config(preset, *, steps=10, tasks=()): ...
+    >>> arguments('mine', get_config, 'clm,tasks=a,b,steps=20')
+    {'preset': 'clm', 'tasks': ['a', 'b'], 'steps': 20}
+    """
+    parameters = inspect.signature(function).parameters
+    kinds = {name: {*ranges.kinds_of(x)} for name, x in parameters.items()}
+    key = next((x.name for x in parameters.values() if x.kind is not x.KEYWORD_ONLY), '')
+    given = {}
+    for word in filter(None, text.split(',')):
+        if pair := ARGUMENT.fullmatch(word):
+            key, word = pair.groups()
+        is_list = kinds.get(key) == {list}
+        if pair and key in given:
+            raise ValueError(f'{what}: {key!r} is given twice.')
+        if not pair and (not key or key in given and not is_list):
+            raise ValueError(f'{what}: {_with_key(word, parameters, kinds, given)}')
+        value = word if is_list else _parsed(kinds.get(key, set()), word, '')
+        given[key] = [*given.get(key, []), value] if is_list else value
+    resolve.check_keywords(what, function, given)
+    return given
+
+
+def _with_key(word, parameters, kinds, given):
+    """Returns the error message of a word without a key, with that of its value."""
+    known = [name for name in parameters if name not in given]
+    fitting = (
+        name
+        for name in known
+        if word in typing.get_args(parameters[name].annotation)
+        or (int in kinds[name] and word.isdecimal())
+        or kinds[name] == {list}
+    )
+    key = next(fitting, 'KEY')
+    return f'{word!r} has no key; write {key}={word}.{resolve.nearest("", known)}'
 
 
 def _path_of(name, place):
@@ -131,7 +189,10 @@ def with_settings(root, config, settings):
     is merged into an existing section unless it has another `name`. Raises ValueError for
     a path through what is neither a section nor a list.
     """
+    given = {path for path, _ in settings}
     for path, text in settings:
+        if (other := ranges.other_length(path)) in given:
+            raise ValueError(f'--config.{path} and --config.{other}: give one of them.')
         pairs = re.findall(r'([^.\[\]]+)|\[(\d+)\]', path)
         keys = [int(number) if number else key for key, number in pairs]
         parse = functools.partial(_parsed, _kinds(root, keys), text)
@@ -146,7 +207,7 @@ def _set(at, keys, parse, what):
         if not ranges.is_section(value) or not ranges.is_section(at):
             return value
         is_other = value.get('name', at.get('name')) != at.get('name')
-        return value if is_other else {**at, **value}
+        return value if is_other else schema.merged(at, value)
     key, *rest = keys
     if isinstance(key, int):
         length = len(at) if isinstance(at, list | tuple) else 0
@@ -156,7 +217,7 @@ def _set(at, keys, parse, what):
     if at is not None and not ranges.is_section(at):
         raise ValueError(f'{what}: there is no {key!r} in {at!r}.')
     at = dict(at or {})
-    return {**at, key: _set(at.get(key), rest, parse, what)}
+    return schema.merged(at, {key: _set(at.get(key), rest, parse, what)})
 
 
 def _kinds(kind, keys):

@@ -2,27 +2,15 @@
 
 import dataclasses
 import pprint
+from pathlib import Path
 
 from jepa_text.files import paths
-from jepa_text.settings import config_file, resolve, schema
+from jepa_text.settings import resolve, schema
 
 MISSING, NONE = object(), '(none)'
-TOY, PAPERS = 'toy', 'pretrain'
-# In addition to configs/presets.py; {preset: (command, config file, its argument)}.
-OTHERS = {
-    'toy': ('train', 'toy', 'clm_mlm'),
-    'hybrid': ('train', 'toy', 'clm_jepa_mlm'),
-    'adapt': ('train', 'cpt', 'hf:NAME_OR_FOLDER,2k,mlm'),
-    'tokenizer': ('tokenizer', 'tokenizer', None),
-    'study': ('study', 'quickstart', None),
-    'analyze': ('analyze', 'analyze', 'models=runs/first'),
-    'evaluate': ('evaluate', 'evaluate', 'models=runs/first,tasks=mine.jsonl'),
-    'finetune': ('finetune', 'finetune', 'model=runs/first,task=mine.jsonl'),
-    'benchmark': ('benchmark', 'benchmark', 'objectives'),
-}
-NEW_FILE = '''"""{preset}: a config to edit.
+NEW_FILE = '''"""A config to edit, from {place}.
 
-    jepa-text {command} --config={path} --workdir=runs/{name}
+    jepa-text {command} {path} --workdir=runs/{name}
 
 Lines that are commented out show the defaults. `jepa-text {command} --help` documents all
 keys; add --print-config to the command to see the resolved config.
@@ -87,41 +75,40 @@ def two_columns(pairs, width=44):
     return lines
 
 
-def origin_lines(resolved, origins):
+def origin_lines(resolved, origins, defaults_of):
     """Returns the lines of --print-config: each value and its origin.
 
     `resolved` is an instance of the root dataclass. `origins` is {origin: config}: a
-    value is of the first config that has it.
+    value is of the first config that has it. defaults_of(path, section) are the defaults
+    of the keys that a section may have besides.
     """
-    configs = [(origin, dict(_values('', origins[origin], {}))) for origin in origins]
+    configs = []
+    for origin, given in origins.items():
+        defaults = defaults_of if dataclasses.is_dataclass(given) else lambda *_: {}
+        configs.append((origin, dict(_values('', given, defaults))))
     pairs = []
-    for path, value in _values('', resolved, {}):
+    for path, value in _values('', resolved, defaults_of):
         given = (origin for origin, x in configs if x.get(path, MISSING) == value)
         pairs.append((f'{path} = {value!r}', next(given, '')))
     return two_columns(pairs)
 
 
-def _values(path, value, rules):
-    """Yields (path, value) of a config, as ('runs[0].name', 'mlm').
-
-    In an instance of a dataclass, sections of the fields with these rules also have the
-    defaults of their `make` function.
-    """
+def _values(path, value, defaults_of):
+    """Yields (path, value) of a config, as ('runs[0].name', 'mlm')."""
+    inner = None
     if dataclasses.is_dataclass(value):
-        for field in dataclasses.fields(value):
-            inner = getattr(value, field.name)
-            if inner is not None:
-                yield from _values(schema.dotted(path, field.name), inner, field.metadata)
-    elif isinstance(value, dict) and value:
-        defaults = {}
-        if 'name' in value and 'folder' in rules:
-            defaults = resolve.defaults(rules['folder'], value['name'], rules['given'])
-        added = {key: x for key, x in defaults.items() if key not in value}
-        for key, inner in (value | added).items():
-            yield from _values(schema.dotted(path, key), inner, {})
+        inner = {x.name: getattr(value, x.name) for x in dataclasses.fields(value)}
+        inner = {key: x for key, x in inner.items() if x is not None}
+    elif isinstance(value, dict):
+        inner = value | {
+            k: x for k, x in defaults_of(path, value).items() if k not in value
+        }
+    if inner:
+        for key, item in inner.items():
+            yield from _values(schema.dotted(path, key), item, defaults_of)
     elif isinstance(value, tuple | list) and any(map(_is_section, value)):
-        for index, inner in enumerate(value):
-            yield from _values(f'{path}[{index}]', inner, rules)
+        for index, item in enumerate(value):
+            yield from _values(f'{path}[{index}]', item, defaults_of)
     else:
         yield path, list(value) if isinstance(value, tuple) else value
 
@@ -130,41 +117,21 @@ def _is_section(value):
     return dataclasses.is_dataclass(value) or isinstance(value, dict)
 
 
-def preset_of(preset):
-    """Returns (command, shipped config file, argument) of a preset such as 'mlm,210m'.
-
-    Raises ValueError for an unknown preset, and for a size of one that has none.
-    """
-    name, _, size = preset.partition(',')
-    presets = config_file.shared('toy').PRESETS
-    if name not in (*presets, *OTHERS):
-        near = resolve.nearest(name, [*OTHERS, *presets])
-        raise ValueError(f'There is no preset {name!r}.{near}')
-    command, file, argument = OTHERS.get(name, ('train', TOY, name))
-    if size in ('', TOY):
-        return command, file, argument
-    if file != TOY:
-        raise ValueError(f'--preset={preset}: {name} has no sizes, only --preset={name}.')
-    return command, PAPERS, f'{argument},{size}'
-
-
-def write_preset(preset, path, root):
+def write_file(place, command, config, path, root):
     """Writes a new config file, with the documentation of each key of `root`.
 
-    It is made of a shipped config, so that users of an installed package, who have no
-    clone, get a file to edit. Keys that have their default values are comments. Raises
-    ValueError for an unknown preset, and an OSError if the file cannot be created.
+    It is made of the config at `place`, as plain dicts, so that users of an installed
+    package, who have no clone, get a file to edit. Keys that have their default values
+    are comments. Raises ValueError for a path that is no .py file, and an OSError if it
+    cannot be created.
     """
     if not path.endswith('.py'):
         raise ValueError(f'{path!r} must end in .py, as in my.py: it is a config file.')
     paths.local('The config file', path)
-    command, shipped, argument = preset_of(preset)
-    config = config_file.shared(shipped).get_config(*([argument] if argument else []))
-    body = '\n'.join(_assignments(root, schema.plain(config)))
-    name = preset.split(',')[0]
+    values = dict(place=place, command=command, path=path, name=Path(path).stem)
+    body = '\n'.join(_assignments(root, config))
     with open(path, 'x', encoding='utf-8') as file:
-        values = dict(preset=preset, command=command, path=path, name=name, body=body)
-        file.write(NEW_FILE.format(**values))
+        file.write(NEW_FILE.format(**values, body=body))
 
 
 def _assignments(root, config):

@@ -11,18 +11,6 @@ import types
 import typing
 
 MAX_INT = 2**31 - 1  # steps are counted in 32 bits
-# Types of keyword arguments, by name, whose default does not determine them.
-KINDS = {
-    **dict.fromkeys(('mlm', 'latent', 'regularizer', 'adapt'), (dict,)),
-    **dict.fromkeys(('balance', 'of'), (float, dict)),
-    'momentum': (float, dict, types.NoneType),
-    **dict.fromkeys(('parts', 'shares'), (list,)),
-    **dict.fromkeys(('target_scale', 'context_scale'), (list,)),
-    'rate': (float, list, dict),
-    'lr_multipliers': (list, dict),
-    'span_length': (int,),
-    'preset': (str,),
-}
 HOLDS = dict(
     minimum=operator.ge, maximum=operator.le, above=operator.gt, below=operator.lt
 )
@@ -69,11 +57,10 @@ def describe(whole=False, finite=False, **bounds):
 def keyword(what, parameter, value):
     """Raises ValueError unless `value` has the type of a function's parameter.
 
-    The type is given by KINDS, else by the annotation, else by the default. `what` names
-    the function in errors. Values that are not plain config values pass: the program made
-    them.
+    The annotation gives the type, else the default. `what` names the function in errors.
+    Values that are not plain config values pass: the program made them.
     """
-    kinds = _kinds(parameter)
+    kinds = kinds_of(parameter)
     if not kinds or not isinstance(value, (*WORDS, tuple, types.NoneType)):
         return
     nothing = value is None and (parameter.default is None or types.NoneType in kinds)
@@ -83,10 +70,8 @@ def keyword(what, parameter, value):
         raise ValueError(f'{what}: {parameter.name}={value!r} must be {words}.')
 
 
-def _kinds(parameter):
+def kinds_of(parameter):
     """Returns the types, of WORDS or types.NoneType, of a parameter; none if unknown."""
-    if parameter.name in KINDS:
-        return KINDS[parameter.name]
     if parameter.annotation is not parameter.empty:
         kinds = typing.get_args(parameter.annotation) or (parameter.annotation,)
     else:
@@ -129,10 +114,27 @@ def pattern(what, value):
         ) from error
 
 
-def in_steps(value, steps):
-    """Converts a number of steps, or a fraction of `steps` below 1, to an integer.
+def in_steps(what, section, steps):
+    """Returns a section with its fractions of `steps` as numbers of steps.
 
-    >>> in_steps(0.25, 8), in_steps(3, 8)
-    (2, 3)
+    Raises ValueError, with the name `what`, if a length is given as both.
+
+    >>> in_steps('schedule', {'warmup_fraction': 0.25}, 8)
+    {'warmup_steps': 2}
     """
-    return round(value * steps) if 0 < value < 1 else int(value)
+    made = {}
+    for key, value in section.items():
+        if key.endswith('_fraction'):
+            number(f'{what}: {key}', value, minimum=0, maximum=1)
+            key, value = other_length(key), round(value * steps)
+            if key in section:
+                raise ValueError(f'{what} has {key} and a fraction: give one of them.')
+        made[key] = value
+    return made
+
+
+def other_length(key):
+    """Returns the other name of a length: `warmup_fraction` of `warmup_steps`."""
+    if key.endswith('steps'):
+        return key.removesuffix('steps') + 'fraction'
+    return key.removesuffix('fraction') + 'steps' if key.endswith('fraction') else None

@@ -3,10 +3,34 @@
 CLEANING = ('quality', 'stop_words', 'bad_words', 'repeated_spans', 'near_duplicates')
 DATATROVE = 'it was removed: clean the texts with datatrove, see docs/guides/cleaning.md'
 SPANS = ('ignore_spaces', 'skip_unmatched', 'no_answer')
+# Lengths in schedules; below 1, the old key was a fraction.
+SCHEDULED = {
+    f'{section}.{key}': f'{key}_steps or {key}_fraction'
+    for section in ('schedule', 'rate', 'momentum', 'of')
+    for key in ('warmup', 'decay', 'first')
+}
+# {the last two names of a path: the new name}
+MOVED = {
+    **SCHEDULED,
+    'phases.share': 'fraction',
+    'at_switch.rewarm': 'rewarm_steps or rewarm_fraction',
+    '.log_every': 'log_every_steps',
+    **{
+        f'{section}.every': 'every_steps'
+        for section in ('checkpoint', 'evaluate', 'geometry', 'telemetry', 'balance')
+    },
+    'checkpoint.keep_at': 'keep_at_steps',
+    'watchdog.pause': 'pause_seconds',
+    'plan.price': 'dollars_per_chip_hour',
+    'clean.overlap': 'overlap_words',
+    'clean.min_overlap': 'min_overlap_words',
+    'finetuning.warmup': 'warmup_fraction',
+    **dict.fromkeys(('.warmup', 'cases.warmup'), 'warmup_steps'),
+}
 # {the last two names of a path, perhaps with =VALUE: what to do}
 INSTEAD = {
-    '.start': 'it is now init_from',
-    'runs.start': 'it is now init_from',
+    **{key: f'it is now {new}' for key, new in MOVED.items()},
+    'schedule.again': 'it was removed: use at_switch.rewarm_steps',
     'init_from.layers': 'it was removed: give a start of the same depth',
     '.offload': 'it was removed: use mesh.fsdp, or a momentum_dtype',
     'telemetry.on_collapse': 'it was removed: a collapse is reported',
@@ -15,24 +39,23 @@ INSTEAD = {
     'objective.by': 'it was removed: each row uses one part',
     '.trace': 'it was removed: use profile_steps of train',
     'cases.optional': 'it was removed: leave out cases that cannot run',
-    '.lease': 'it was removed, as were claims: see the section engine',
-    '.attempts': 'it was removed, as were claims: see engine.retries',
+    **dict.fromkeys(
+        ('.lease', '.attempts'), 'it was removed, as were claims: see engine'
+    ),
     '.hardware': 'it was removed: a dry run estimates no hours of an evaluation',
     '.selection': 'it was removed: a rate is selected by its mean over seeds',
     '.hub': 'it was removed: see summary.json',
-    'evaluate.most_rows': 'it is now max_rows',
     '.compilation_cache': 'it was removed: set JAX_COMPILATION_CACHE_DIR',
     'data.batch_per_device': 'it was removed: set batch_size, of all devices together',
-    'checkpoint.keep_every': 'it was removed: list the steps in keep_at',
+    'checkpoint.keep_every': 'it was removed: list the steps in keep_at_steps',
     'metrics.wandb': 'it was removed: `wandb sync WORKDIR` uploads the event files',
-    'watchdog.compile': 'it is now pause',
+    'watchdog.compile': 'it is now pause_seconds',
     'watchdog.prepare': 'it was removed: the watchdog waits for rows',
     'mesh.dcn_data': 'it was removed: leave it out',
     'prepare.workers': 'it is now engine.jobs',
     'prepare.engine=beam': "it was removed: use prepare.engine.name='ray'",
     'prepare.beam': "it was removed: use prepare.engine.name='ray'",
     '.baseline=time': "it was removed: use baseline='flops'",
-    'runs.baseline=time': "it was removed: use baseline='flops'",
     'balance.name=softmin': "it was removed: use name='gradient_ratio'",
     'balance.name=normalized': "it was removed: use name='gradient_ratio'",
     'latent.distance=prototypes': "it was removed: use distance='info_nce'",
@@ -70,12 +93,34 @@ def check(value, where='The config', path=('',)):
 
     >>> check({'evaluate': {'max_rows': 8}})
     """
-    name = '.'.join(path[-2:]).replace('task.', 'tasks.')  # of finetune
+    # The task of finetune is checked as tasks, and a run of a study as any other.
+    name = '.'.join(path[-2:]).replace('task.', 'tasks.').removeprefix('runs')
     for old in (name, f'{name}={value}' if isinstance(value, str) else name):
         if old in INSTEAD:
             at = '.'.join(path[1:]) + old.removeprefix(name)
-            raise ValueError(f'{where} has {at}: {INSTEAD[old]} (docs/removed.md).')
+            page = 'upgrading' if old in MOVED else 'removed'
+            raise ValueError(f'{where} has {at}: {INSTEAD[old]} (docs/{page}.md).')
     for key in value if hasattr(value, 'keys') else ():
-        check(value[key], where, (*path, str(key)))
+        # A schedule of the user's own may have a key `warmup`.
+        if f'{path[-1]}.{key}' not in SCHEDULED or '.' not in str(value.get('name')):
+            check(value[key], where, (*path, str(key)))
     for item in value if isinstance(value, list | tuple) else ():
         check(item, where, path)
+
+
+def current(value, section=''):
+    """Returns a part of a config of an earlier version with the new names of its keys.
+
+    >>> current({'schedule': {'warmup': 0.1, 'decay': 9}})
+    {'schedule': {'warmup_fraction': 0.1, 'decay_steps': 9}}
+    """
+    if isinstance(value, list | tuple):
+        return [current(item, section) for item in value]
+    if not isinstance(value, dict):
+        return value
+    made = {}
+    for key, item in value.items():
+        new, _, fraction = MOVED.get(f'{section}.{key}', key).partition(' or ')
+        is_fraction = fraction and 0 < item < 1
+        made[fraction if is_fraction else new] = current(item, key)
+    return made

@@ -11,6 +11,7 @@ import importlib
 import inspect
 import sys
 import traceback
+import typing
 from pathlib import Path
 
 from jepa_text.settings import ranges
@@ -22,12 +23,13 @@ def nearest(name, known):
     """Returns the end of an error message: the closest known name, and all of them."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f' Did you mean {close[0]!r}?' if close else ''
-    return f'{hint} Available: {", ".join(sorted(known)) or "none"}.'
+    names = ', '.join(name or "''" for name in sorted(known))
+    return f'{hint} Available: {names or "none"}.'
 
 
 def check_choice(what, value, known):
     """Raises ValueError, with the closest name, unless a value is one of `known`."""
-    if value not in known:
+    if value not in tuple(known):
         raise ValueError(f'{what}={value!r}.{nearest(str(value), known)}')
 
 
@@ -58,17 +60,7 @@ def check(folder, section, given):
     `given` are the names of the keywords that the program supplies.
     """
     make, keywords = _find(folder, section)
-    _check(f'{folder}/{section["name"]}', make, keywords, given)
-
-
-def defaults(folder, name, given):
-    """Returns {keyword: default} of the `make` of a name, without the `given` ones."""
-    make, _ = _find(folder, {'name': name})
-    return {
-        parameter.name: parameter.default
-        for parameter in inspect.signature(make).parameters.values()
-        if parameter.name not in given and parameter.default is not parameter.empty
-    }
+    check_keywords(f'{folder}/{section["name"]}', make, keywords, given)
 
 
 def _find(folder, section):
@@ -120,14 +112,16 @@ def call(what, function, section, **given):
     than the default or annotation (`ranges.keyword`). `what` names the function in
     errors. Whatever a function of the user's own raises becomes a UserCodeError.
     """
-    _check(what, function, section, given)
+    check_keywords(what, function, section, given)
     module = getattr(function, '__module__', what)
     is_ours = module.split('.')[0] == __package__.split('.')[0]
     with user_faults([] if is_ours else [module]):
         return function(**section, **given)
 
 
-def _check(what, function, section, given):
+def check_keywords(what, function, section, given=()):
+    """Raises ValueError unless `function` takes the section's keys, with their types,
+    together with the keywords `given`. `what` names the function in errors."""
     ranges.section(what, section)
     parameters = inspect.signature(function).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -147,6 +141,9 @@ def _check(what, function, section, given):
         if not optional and name not in section and name not in given:
             raise ValueError(f'{what} requires {name!r}; it takes: {", ".join(known)}.')
         if name in section:
+            if typing.get_origin(parameter.annotation) is typing.Literal:
+                choices = typing.get_args(parameter.annotation)
+                check_choice(f'{what}: {name}', section[name], choices)
             ranges.keyword(what, parameter, section[name])
 
 

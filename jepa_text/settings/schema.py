@@ -159,8 +159,18 @@ def _with_default(field, config, what):
     is_unnamed = ranges.is_section(value) and 'name' not in value
     if is_unnamed and isinstance(default, dict) and 'name' in default:
         _check_name(value, dotted(what, field.name))
-        return {**default, **value}
+        return merged(default, value)
     return value
+
+
+def merged(section, changes):
+    """Returns a section with changes; a length in steps replaces that as a fraction.
+
+    >>> merged({'name': 'wsd', 'decay_fraction': 0.1}, {'decay_steps': 9})
+    {'name': 'wsd', 'decay_steps': 9}
+    """
+    replaced = {ranges.other_length(key) for key in changes}
+    return {k: x for k, x in section.items() if k not in replaced} | dict(changes)
 
 
 def _checked(hint, field, value, what):
@@ -220,9 +230,8 @@ def _converted(kind, value, what, rules):
         _check_name(value, what)
         if 'name' in value and 'folder' in rules:
             resolve.check(rules['folder'], value, rules['given'])
-    if kind is str and value not in rules.get('choices', (value,)):
-        known = ', '.join(map(repr, rules['choices']))
-        raise ValueError(f'{what}={value!r} is invalid; choices: {known}.')
+    if kind is str and 'choices' in rules:
+        resolve.check_choice(what, value, rules['choices'])
     return value
 
 

@@ -34,6 +34,7 @@ DIMENSIONS = 'dimensions'
 TAKEN = (LOSS, CAUSAL, PROBES, DIMENSIONS, *GEOMETRY)  # names that no exam may have
 SPREAD = 'spread'
 _PROBE, _EXAM = 'representation/', 'exam/'
+UNITS = {LOSS: 'nats per token', CAUSAL: 'nats per token', PROBES: 'balanced accuracy'}
 _LOWER = (LOSS, CAUSAL, 'uniformity')
 
 
@@ -71,6 +72,11 @@ def outcomes(arms):
 def is_lower_better(metric):
     """Whether lower values of a metric are better."""
     return metric in _LOWER or metric.endswith(f' {SENSITIVITY}')
+
+
+def axis(metric):
+    """Returns the label of an axis: the metric and its unit."""
+    return ', '.join(filter(None, (metric, UNITS.get(metric))))
 
 
 def values(arms, side, metric):

@@ -8,6 +8,7 @@ from jepa_text.parallel import hardware, sharding
 from jepa_text.running import metrics
 from jepa_text.settings import schema
 from jepa_text.study import tree
+from jepa_text.training import descriptions
 from jepa_text.training import recipe as recipes
 
 TIMES = 'throughput/step_time'
@@ -18,6 +19,7 @@ class Budget:
     """`spans` are (start, stop, positions per step, FLOPs per step) of each phase."""
 
     spans: tuple
+    parameters: int
 
     @property
     def steps(self):
@@ -67,9 +69,8 @@ def _budget(config):
     # Nothing is run, so the attention kernel need not be available.
     traced = config | {'model': config['model'] | {'attention': 'xla'}}
     recipe = recipes.outline(traced, sharding.abstract_mesh(1), options.vocab_size)
-    return Budget(
-        tuple(
-            (phase.start, phase.stop, phase.tokens_per_step, recipe.cost(phase).model)
-            for phase in recipe.phases
-        )
+    spans = (
+        (phase.start, phase.stop, phase.tokens_per_step, recipe.cost(phase).model)
+        for phase in recipe.phases
     )
+    return Budget(tuple(spans), sum(descriptions.sizes(recipe).values()))

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from jepa_text.evaluation import controls
-from jepa_text.report import frequencies, plots
+from jepa_text.report import frequencies, page, plots
 from jepa_text.study import arms as of_arms
 from jepa_text.study.members import UNTRAINED
 from jepa_text.training import heldout
@@ -42,13 +42,24 @@ def section(results, arms, metrics):
         groups = {name: {name: one} for name, one in (near | known[metric]).items()}
         title = metric[0].upper() + metric[1:]
         if known[metric]:
-            drawn.append(plots.dots(groups, title, metric, looks, has_legend=False))
+            axis = of_arms.axis(metric)
+            drawn.append(plots.dots(groups, title, axis, looks, has_legend=False))
     return {
         'heading': 'Outcomes',
-        'text': _about(metrics, of_arms.seeds(arms)),
-        'table': _table(['', 'seeds'], rows, shown, beside),
+        'table': _table(['', 'seeds'], rows, shown, beside)
+        | {'note': _about(metrics, of_arms.seeds(arms))},
         'figures': drawn,
     }
+
+
+def sentence(results, arms, metric):
+    """Returns the scores of a metric beside the strongest control."""
+    lower = of_arms.is_lower_better(metric)
+    label = (
+        f'{metric[0].upper()}{metric[1:]} ({"lower" if lower else "higher"} is better)'
+    )
+    known = of_arms.summary(arms, metric)
+    return page.scores(label, known, control_values(results, metric), lower)
 
 
 def control_values(results, metric):
@@ -111,7 +122,7 @@ def _table(columns, rows, shown, beside=None):
 
 def _beside_loss(results, losses):
     compared = {
-        name: frequencies.compared(one.value, results['unigram'])
+        name: frequencies.compared(one.value, results['unigram']).partition(' than ')[0]
         for name, one in losses.items()
         if name != UNIGRAM
     }

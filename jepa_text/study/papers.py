@@ -80,19 +80,6 @@ def claims_of(study):
     return [claim for claim in _read()['claims'] if claim['study'] == study]
 
 
-def published_rows(study):
-    """Returns the published rows of the tables that a shipped study repeats.
-
-    Means over tasks if a table has them.
-    """
-    tables = _read()['studies'][study]['tables']
-    if not tables:
-        return []
-    rows = published.rows(table=tables)
-    means = [row for row in rows if row['task'] in ('SC', 'TC', 'QA', 'IR')]
-    return means or rows
-
-
 def effect(claim, metric, arms=None):
     """Returns the published difference, first minus second, in the unit of a metric.
 

@@ -9,6 +9,7 @@ import functools
 from collections import Counter
 from pathlib import Path
 
+from jepa_text.measures import power
 from jepa_text.report import console, page
 from jepa_text.running import metrics
 from jepa_text.study import arms as of_arms
@@ -23,11 +24,7 @@ from jepa_text.study import (
     verdicts,
 )
 
-# Columns of tables that are printed as lines.
-_LINES = {
-    'Verdicts': ('first', 'second', 'metric', 'verdict'),
-    'Claims': ('here', 'claim'),
-}
+SCORES, SHOWN = 3, 3  # metrics and differences that the answer tells
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,15 +81,31 @@ def write(workdir, results, configs, section):
     }
     study = Study(results=results, configs=configs, logs=logs, report=section)
     lead, sections = parts(study)
-    title = 'Comparison of training recipes'
-    path = page.write(workdir / 'report.html', title, lead, sections)
+    title, what = 'Comparison of training recipes', compared(study)
+    path = page.write(workdir / 'report.html', title, lead, sections, what)
+    lead = f'{what}\n\n{lead}'
     page.write_markdown(workdir / 'appendix.md', title, lead, sections)
     _show(lead, sections)
     return path
 
 
+def compared(study):
+    """Returns what was compared: how many recipes of which size, trained for how long."""
+    facts = {
+        arm: {
+            'parameters': one.parameters,
+            'steps': one.steps,
+            'tokens': one.tokens(one.steps),
+            'seeds': len(study.members[arm]),
+        }
+        for arm, one in study.first_spent.items()
+    }
+    sizes = page.amounts(facts.values())
+    return f'{page.listed("recipe", facts)}, each with {sizes}; ± is 95 % over seeds.'
+
+
 def parts(study):
-    """Returns (headline, [section]) as page.write takes them."""
+    """Returns (the answer, [section]) as page.write takes them."""
     results, name = study.results, study.report.get('claims') or ''
     arms = of_arms.by_seed(results)
     measured = of_arms.outcomes(arms)
@@ -104,61 +117,58 @@ def parts(study):
     ruled = papers.rule(known, arms, decided)
     recipes, logs = results['recipes'], study.logs
     sections = [
-        verdict_sections.claims_section(ruled),
         outcomes.section(results, arms, measured),
+        verdict_sections.verdicts_section(decided),
+        verdict_sections.claims_section(ruled),
         _curves(study),
         _sweeps(arms, study.firsts, measured),
         verdict_sections.budget_section(fairness.spent(study.spent, study.members, logs)),
-        verdict_sections.verdicts_section(decided),
         outcomes.geometry(results, arms),
         verdict_sections.fairness_section(fairness.checks(recipes, study.configs, logs)),
-        verdict_sections.published_section(papers.published_rows(name) if name else []),
         {
             'heading': 'Versions and configs',
             'details': {'versions and machine': page.versions(), **study.firsts},
         },
     ]
-    lead = headline(decided, ruled)
-    for probe, why in results['no_probe'].items():
-        lead += f' No probe `{probe}`: {why}'
+    scores = [outcomes.sentence(results, arms, metric) for metric in measured]
+    lead = ['\n'.join(filter(None, scores[:SCORES])), headline(decided, ruled)]
+    lead += [f'No probe `{probe}`: {why}' for probe, why in results['no_probe'].items()]
     if missing := ', '.join(results.get('missing', ())):
-        lead += f' No results (nan in the tables, and no verdict): {missing}.'
-    return lead, [part for part in sections if part]
+        lead.append(f'No results (nan in the tables, and no verdict): {missing}.')
+    return '\n\n'.join(filter(None, lead)), [part for part in sections if part]
 
 
 def headline(decided, ruled):
-    """Returns the main result: how many claims hold, and how many differences are
-    significant."""
-    sentences = []
+    """Returns the verdict: which differences are significant, how many seeds the others
+    would need, and how many claims hold."""
+    known = [one for one in decided if not one.why]
+    sure = [one for one in known if one.is_sure]
+    if known:
+        text = (
+            f'Of {len(known)} comparisons, corrected together, {len(sure)} show a '
+            'significant difference over seeds'
+        )
+        told = (f'{one.question.metric}, {one.words}' for one in sure)
+        text += f': {"; ".join(told)}.' if 0 < len(sure) <= SHOWN else '.'
+    else:
+        why = decided[0].why if decided else 'there is nothing to compare'
+        text = f'No verdicts: {why}.'
+    seeds = [one.needed for one in decided if not one.is_sure and one.deviation >= 0]
+    others = f'The other {len(seeds)}' if sure else 'Differences'
+    text = f'{text} {page.needed(others, seeds, power.MAX_SEEDS)}'.strip()
     if ruled:
         counts = Counter(one.state for one in ruled)
         states = (papers.REPRODUCED, papers.CONTRADICTED, papers.OPEN)
         shown = ', '.join(f'{counts[state]} {state}' for state in states)
-        sentences.append(f'Of {len(ruled)} claims: {shown}.')
-    known = [one for one in decided if not one.why]
-    sure = sum(one.is_sure for one in known)
-    if known:
-        sentences.append(
-            f'Of {len(known)} comparisons, corrected together, {sure} show a significant '
-            'difference over seeds.'
-        )
-    else:
-        why = decided[0].why if decided else 'there is nothing to compare'
-        sentences.append(f'No verdicts: {why}.')
-    return ' '.join(sentences)
+        text += f' Of {len(ruled)} claims: {shown}.'
+    return text
 
 
 def _show(lead, sections):
-    """Prints the tables of means, a line per verdict and claim, and the headline."""
-    tables = {one.get('heading'): one['table'] for one in sections if one.get('table')}
-    if shown := tables.get('Outcomes'):
+    """Prints the table of means, and the answer."""
+    shown = sections[0].get('table') or {}
+    if sections[0].get('heading') == 'Outcomes':
         console.table('Outcomes', shown['columns'], shown['rows'])
-    for heading, shown in _LINES.items():
-        if heading in tables:
-            places = [tables[heading]['columns'].index(column) for column in shown]
-            cells = ([row[place] for place in places] for row in tables[heading]['rows'])
-            lines = (f'  {", ".join(start)}: {end}' for *start, end in cells)
-            print(heading, *lines, sep='\n', end='\n\n')
     print(lead)
 
 

@@ -123,14 +123,14 @@ def _study(config, folder, run):
     """Returns the results; `run` runs tasks."""
     start = time.monotonic()
     with exits.config_errors():
-        prepare.run(config, folder / 'rows')
+        prepare.run(config, folder / 'rows', is_brief=True)
     plan, error = run([_task('check', 'check', config, folder)], lambda *_: None)['check']
     if error:
         raise error
     fingerprints, configs = plan['fingerprints'], plan['configs']
     to_train = [
-        _task(f'train {name}', 'train', name, configs[name], folder, trunk, trunk=trunk)
-        for name, trunk in plan['to_train']
+        _task(f'train {name}', 'train', name, configs[name], folder, trunk, cost=cost)
+        for name, trunk, cost in plan['to_train']
     ]
     failed = _errors(run(to_train)) if to_train else {}
     trained = {name: mark for name, mark in fingerprints.items() if name not in failed}
@@ -166,10 +166,12 @@ def _study(config, folder, run):
     return results
 
 
-def _task(name, function, *arguments, trunk=None):
-    after = (f'train {trunk[0]}',) if trunk else ()
+def _task(name, function, *arguments, cost=1.0):
+    *_, trunk = arguments
+    after = (f'train {trunk[0]}',) if function == 'train' and trunk else ()
     arguments = [str(x) if isinstance(x, Path) else x for x in arguments]
-    return engine.Task(name, f'{work.__name__}.{function}', arguments, after)
+    function = f'{work.__name__}.{function}'
+    return engine.Task(name, function, arguments, after, cost=cost)
 
 
 def _errors(outcomes):

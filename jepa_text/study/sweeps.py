@@ -128,5 +128,6 @@ def figures(arms, kinds, metrics):
             if runs:
                 title = f'{sweep.title}: {metric}'
                 look = dict(log=sweep.log, percent=sweep.percent)
-                drawn.append(plots.errors(runs, title, metric, sweep.xlabel, **look))
+                axes = of_arms.axis(metric), sweep.xlabel
+                drawn.append(plots.errors(runs, title, *axes, **look))
     return drawn

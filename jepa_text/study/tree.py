@@ -137,7 +137,7 @@ def _relevant(section):
     """Returns the section of a phase without its length and its rewarming, which the
     learning rate reflects."""
     relevant = {
-        k: v for k, v in section.items() if k not in ('steps', 'share', 'at_switch')
+        k: v for k, v in section.items() if k not in ('steps', 'fraction', 'at_switch')
     }
     return relevant | {'reset': (section.get('at_switch') or {}).get('reset')}
 

@@ -2,7 +2,6 @@
 
 import math
 
-from jepa_text.evaluation.results import published
 from jepa_text.measures import power, statistics
 from jepa_text.study import arms as of_arms
 from jepa_text.study import papers
@@ -35,6 +34,7 @@ def verdicts_section(decided):
             _digits(one.question.effect),
             None if one.power is None else f'{100 * one.power:.0f} %',
             _digits(one.detectable),
+            one.needed,
         ]
         for one in decided
     ]
@@ -46,14 +46,14 @@ def verdicts_section(decided):
         'shown, with this number of seeds and the observed standard deviation, at the '
         'level that Holm requires of the smallest p-value. Detectable: the smallest '
         f'difference that would be shown with {power.ENOUGH:.0%} power. Both are missing '
-        'if there is no verdict.'
+        'if there is no verdict. Needed: the seeds with which a difference as measured '
+        f'would be shown with this power; – if more than {power.MAX_SEEDS:,} or unknown.'
     )
     columns = ['first', 'second', 'metric', 'first − second', '95 %', 'verdict']
-    columns += ['published', 'power', 'detectable']
+    columns += ['published', 'power', 'detectable', 'needed']
     return {
         'heading': 'Verdicts',
-        'text': text,
-        'table': {'columns': columns, 'rows': rows},
+        'table': {'columns': columns, 'rows': rows, 'note': text},
     }
 
 
@@ -75,8 +75,7 @@ def claims_section(ruled):
     columns = ['claim', 'paper', 'published', 'here', 'measured', 'why']
     return {
         'heading': 'Claims',
-        'text': RULE,
-        'table': {'columns': columns, 'rows': rows},
+        'table': {'columns': columns, 'rows': rows, 'note': RULE},
     }
 
 
@@ -112,30 +111,6 @@ def fairness_section(checks):
         'table': {
             'columns': ['check', 'data', 'runs', 'result'],
             'rows': [list(check) for check in checks],
-        },
-    }
-
-
-def published_section(rows):
-    """Returns the section with the values of the paper; None if there are none."""
-    if not rows:
-        return None
-    columns = list(dict.fromkeys(f'{row["task"]}, {row["metric"]}' for row in rows))
-    lines = {}
-    for row in rows:
-        cell = published.cell_of(row)
-        reach = '' if math.isnan(cell.reach) else f' ± {100 * cell.reach:.2f}'
-        name = published.label_of(row)
-        text = f'{100 * cell.value:.2f}{reach}' if row['unit'] else f'{cell.value:g}'
-        lines.setdefault(name, {})[f'{row["task"]}, {row["metric"]}'] = text
-    return {
-        'heading': 'Published values',
-        'table': {
-            'columns': ['model', *columns],
-            'rows': [[name, *map(own.get, columns)] for name, own in lines.items()],
-            'note': 'Shares are in percent. Models, text and tasks differ from those '
-            'here: directions can be compared, values cannot.',
-            'fold': 'Values of the paper',
         },
     }
 

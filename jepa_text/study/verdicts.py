@@ -49,6 +49,8 @@ class Verdict:
     deviation    standard deviation of the paired differences
     power        power to show the published effect; None without an effect or a verdict
     detectable   smallest difference that is shown with 80 % power; NaN without a verdict
+    needed       seeds that show a difference as measured, if all questions are tested;
+                 None beyond power.MOST, and if its deviation is unknown
     low, high    interval at the level that Holm requires of the smallest p-value:
                  1 - 0.05 / tests
     why          why there is no verdict; '' if there is one
@@ -61,6 +63,7 @@ class Verdict:
     deviation: float
     power: float | None
     detectable: float
+    needed: int | None
     low: float
     high: float
     why: str
@@ -131,12 +134,12 @@ def decide(arms, questions):
     results = statistics.corrected([pair for _, pair, _ in compared])
     tests = sum(bool(result.test) for result, _ in results)
     return [
-        _verdict(question, pair, invalid, result, p, tests)
+        _verdict(question, pair, invalid, result, p, tests, len(results))
         for (question, pair, invalid), (result, p) in zip(compared, results)
     ]
 
 
-def _verdict(question, pair, invalid, result, p, tests):
+def _verdict(question, pair, invalid, result, p, tests, planned):
     count, deviation = result.seeds, math.nan
     if count > 1:
         deviation = float(np.std(pair[0] - pair[1], ddof=1))
@@ -163,6 +166,7 @@ def _verdict(question, pair, invalid, result, p, tests):
         deviation=deviation,
         power=effect_power,
         detectable=detectable,
+        needed=power.seeds(result.difference, deviation, tests=planned),
         low=result.difference - reach,
         high=result.difference + reach,
         why=why,

@@ -1,6 +1,6 @@
 """What the tasks of a study do: check all of it, train a member, measure a member.
 
-    check     -> {'configs', 'fingerprints', 'to_train': [(name, trunk or None)]}
+    check     -> {'configs', 'fingerprints', 'to_train': [(name, trunk or None, FLOPs)]}
     train     writes the folder of a member
     measure   writes evaluated/<member>.json (measure.py)
 
@@ -17,7 +17,7 @@ from jepa_text.evaluation import tasks
 from jepa_text.evaluation.during_training import EVALUATIONS
 from jepa_text.parallel import exits, signals
 from jepa_text.running import budget, compilation, restore, workdir
-from jepa_text.study import finetuned, measure, members, tree
+from jepa_text.study import budgets, finetuned, measure, members, tree
 from jepa_text.training import completion, switches
 from jepa_text.training import recipe as recipes
 from jepa_text.training import train as training
@@ -45,22 +45,27 @@ def check(config, folder):
             for name, mark in fingerprints.items()
             if measure.is_known(config, folder, name, mark)
         }
-    trunks = tree.trunks(courses(whole), saved_steps(configs, folder), ended)
-    keep_at = {name: set() for name in configs}
+    saved = saved_steps(configs, folder)
+    trunks = tree.trunks(courses(whole), saved, ended)
+    keep_at_steps = {name: set() for name in configs}
     for other, step in filter(None, trunks.values()):
-        keep_at[other].add(step)
+        keep_at_steps[other].add(step)
     for name in ended:
         print(f'{name}: complete, {budget.total_steps(whole[name]):,} steps')
     for name in by_result - ended:
         print(f'{name}: complete by its result; it has no checkpoints here')
+    left = {n: own for n, own in whole.items() if n not in ended | by_result}
+    costs = {
+        name: float(one.flops(one.steps) - one.flops(max(begun)))
+        for name, one in budgets.of_runs(left).items()
+        for begun in [[*saved[name], *(trunks[name] or ())[1:], 0]]
+    }
     return {
         'configs': {
-            name: with_milestones(own, keep_at[name]) for name, own in whole.items()
+            name: with_milestones(own, keep_at_steps[name]) for name, own in whole.items()
         },
         'fingerprints': fingerprints,
-        'to_train': [
-            (name, trunks[name]) for name in configs if name not in ended | by_result
-        ],
+        'to_train': [(name, trunks[name], costs[name]) for name in left],
     }
 
 
@@ -99,9 +104,9 @@ def member_configs(config, folder):
     configs = members.configs(config, folder / 'rows')
     for name, own in configs.items():
         with named(name):
-            if not own['checkpoint']['every']:
+            if not own['checkpoint']['every_steps']:
                 raise ValueError(
-                    'checkpoint.every=0 saves no checkpoint, but a study needs the last.'
+                    'checkpoint.every_steps=0 saves none, but a study needs the last.'
                 )
     return configs
 
@@ -154,8 +159,8 @@ def saved_steps(names, folder):
 def with_milestones(config, steps):
     """Returns the config of a run that also keeps its checkpoints at these steps."""
     section = config['checkpoint']
-    steps = sorted({*section['keep_at'], *steps})
-    return config | {'checkpoint': section | {'keep_at': steps}}
+    steps = sorted({*section['keep_at_steps'], *steps})
+    return config | {'checkpoint': section | {'keep_at_steps': steps}}
 
 
 @contextlib.contextmanager

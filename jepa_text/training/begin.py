@@ -123,7 +123,7 @@ def restore_or_init(recipe, place, stack, stop, trunk):
         checkpoint.Checkpointer(
             folder / 'checkpoints',
             keep=config.checkpoint.keep,
-            keep_at=frozenset(config.checkpoint.keep_at),
+            keep_at_steps=frozenset(config.checkpoint.keep_at_steps),
         )
     )
     if newest := store.restore(functools.partial(_shapes, recipe)):
@@ -145,7 +145,7 @@ def restore_or_init(recipe, place, stack, stop, trunk):
         reporter.Reporter(
             folder,
             config.name,
-            recipe.steps,
+            descriptions.costs(recipe),
             peak=hardware.peak(jax.devices()[0].device_kind),
             resumed=int(state.step) if meta else None,
             logged=meta.get('logged'),

@@ -88,7 +88,9 @@ def _without_latents(phases, ratios=None):
     """Returns sections without latent terms, and with phases stretched by the ratios."""
     made = []
     for phase, ratio in zip(phases, ratios or [1] * len(phases)):
-        section = {key: value for key, value in phase.section.items() if key != 'share'}
+        section = {
+            key: value for key, value in phase.section.items() if key != 'fraction'
+        }
         mlm = _mlm_section(phase)
         if mlm and isinstance(rate := mlm.get('rate'), dict):
             mlm = mlm | {'rate': stretched(rate, ratio)}
@@ -102,14 +104,14 @@ def _without_latents(phases, ratios=None):
 def stretched(section, factor):
     """Returns a section with its lengths in steps multiplied by a factor.
 
-    Shares of a run or a phase stay as they are, as does a number in place of a section.
+    Fractions of a run or a phase stay as they are, as does a number for a section.
     """
     if not isinstance(section, dict):
         return section
     lengths = {
-        key: max(1, round(section[key] * factor))
-        for key in ('warmup', 'decay', 'steps', 'rewarm', 'first', 'again')
-        if section.get(key, 0) >= 1
+        key: max(1, round(value * factor))
+        for key, value in section.items()
+        if key.endswith('steps') and value
     }
     return section | lengths
 

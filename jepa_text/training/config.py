@@ -32,9 +32,9 @@ OF_STUDIES = ('runs', 'seeds', 'engine', 'study', 'examine', 'report')
 # rounding. '*' stands for any text.
 MAY_CHANGE = (
     'name',
-    'log_every',
+    'log_every_steps',
     'checkpoint',
-    'evaluate.every',
+    'evaluate.every_steps',
     'evaluate.tasks',
     'geometry',
     'mesh',
@@ -52,7 +52,7 @@ MAY_CHANGE = (
     'plan',
 )
 ADAMW = {'name': 'adamw'}
-WSD = {'name': 'wsd', 'peak': 5e-4, 'warmup': 0.05, 'decay': 0.2}
+WSD = {'name': 'wsd', 'peak': 5e-4, 'warmup_fraction': 0.05, 'decay_fraction': 0.2}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +107,7 @@ class InitFrom:
 class Geometry:
     """The section `geometry`: uniformity and ranks of held-out vectors."""
 
-    every: int = field(
+    every_steps: int = field(
         0, 'steps between, also at the end of a phase; 0: never', minimum=0
     )
     texts: int = field(512, 'number of held-out texts', minimum=2)
@@ -118,8 +118,9 @@ class AtSwitch:
     """What changes in the training state when a phase begins."""
 
     reset: str | None = field(None, 'regular expression of the optimizer state to reset')
-    rewarm: float = field(
-        0, 'new warm-up, in steps or as a share of the phase', minimum=0
+    rewarm_steps: int | None = field(None, 'steps of a new warm-up', minimum=0)
+    rewarm_fraction: float | None = field(
+        None, 'or fraction of the phase', minimum=0, maximum=1
     )
 
     def __post_init__(self):
@@ -134,9 +135,9 @@ class Phase:
     objective: dict = field(
         doc="the objective, as dict(name='mlm')", folder='objectives', given=GIVEN
     )
-    steps: int | None = field(None, 'steps of the phase; or', minimum=1)
-    share: float | None = field(
-        None, 'share of all steps; the last phase takes the rest', above=0, maximum=1
+    steps: int | None = field(None, 'steps of the phase; or give `fraction`', minimum=1)
+    fraction: float | None = field(
+        None, 'fraction of all steps; the last phase takes the rest', above=0, maximum=1
     )
     at_switch: AtSwitch | None = field(None, 'changes of the state when the phase begins')
     data: reads.Changes | None = field(None, 'changes of the section data in this phase')
@@ -151,7 +152,9 @@ class Shared:
 
     name: str = field('run', 'name of the run, shown while it trains')
     seed: int = field(0, 'seed of all random choices', minimum=0)
-    steps: int = field(0, 'steps of the run; or', minimum=0, maximum=ranges.MAX_INT)
+    steps: int = field(
+        0, 'steps of the run; or give `tokens`', minimum=0, maximum=ranges.MAX_INT
+    )
     tokens: int = field(0, 'tokens that the run reads, including padding', minimum=0)
     baseline: str | dict = field(
         'none', "'flops': train MLM alone with the same FLOPs instead"
@@ -179,7 +182,7 @@ class Shared:
     mesh: sharding.Config = section(
         sharding.Config, 'how devices share the work (parallelism)'
     )
-    log_every: int = field(10, 'steps between lines of metrics', minimum=1)
+    log_every_steps: int = field(10, 'steps between lines of metrics', minimum=1)
     telemetry: diagnostics.Config = section(diagnostics.Config, 'signs of collapse')
     evaluate: heldout.Config = section(heldout.Config, 'losses on held-out rows')
     geometry: Geometry = section(Geometry, 'geometry of held-out vectors during training')
@@ -282,7 +285,7 @@ def _with_shared_names(run, shared):
     """Returns a run of a study; a section without a name, as dict(peak=1e-3), changes the
     shared one instead of the default. With its own `init_from`, `model` changes that."""
     changed = {
-        key: {**shared[key], **value}
+        key: schema.merged(shared[key], value)
         for key, value in run.items()
         if ranges.is_section(value)
         and ranges.is_section(shared.get(key))

@@ -16,42 +16,55 @@ from jepa_text.running import metrics
 
 
 def introduction(recipe):
-    """Returns lines about devices, parameters, budget and data of a run.
-
-    With the logger of the package at INFO, as --verbose sets it, also a table of all
-    parameters.
+    """Returns lines about the network and the budget of a run; with --verbose also about
+    devices and data, and a table of all parameters.
     """
     devices = jax.devices()
-    params = _params(recipe)
-    counts = {
-        name: sum(leaf.size for leaf in jax.tree.leaves(tree))
-        for name, tree in params.items()
-    }
+    params, counts = _params(recipe), sizes(recipe)
     parts = ', '.join(f'{name} {count:,}' for name, count in counts.items())
     total, embedding = sum(counts.values()), params['encoder']['embedding'].size
-    overview = ()
-    if logging.getLogger('jepa_text').isEnabledFor(logging.INFO):
-        table = parameter_overview.get_parameter_overview(params, include_stats=False)
-        overview = (table,)
     axes = ', '.join(f'{axis} {size}' for axis, size in recipe.mesh.shape.items())
-    return (
-        f'devices  {len(devices)} x {devices[0].device_kind}, mesh {axes}, '
-        + processes_of(devices),
-        f'network  {total:,} parameters, {total - embedding:,} without the embedding: '
-        + parts,
+    lines = [
+        f'network  {total:,} parameters, {total - embedding:,} without the embedding, on '
+        f'{len(devices)} x {devices[0].device_kind}',
         *_budget(recipe),
-        *itertools.chain(*map(data_position.lines, recipe.phases)),
-        *overview,
-        *_unreached(recipe),
-    )
+    ]
+    if _is_verbose():
+        lines += (
+            f'modules  {parts}',
+            f'devices  mesh {axes}, {processes_of(devices)}',
+            *itertools.chain(*map(data_position.lines, recipe.phases)),
+            parameter_overview.get_parameter_overview(params, include_stats=False),
+        )
+    return [*lines, *_unreached(recipe)]
+
+
+def sizes(recipe):
+    """Returns {module: number of its parameters}."""
+    return {
+        name: sum(leaf.size for leaf in jax.tree.leaves(tree))
+        for name, tree in _params(recipe).items()
+    }
+
+
+def _is_verbose():
+    """Whether --verbose is given: it sets the logger of the package to INFO."""
+    return logging.getLogger('jepa_text').isEnabledFor(logging.INFO)
+
+
+def costs(recipe):
+    """Returns [(steps, FLOPs of one)] of the phases; those of a single one are equal."""
+    if len(recipe.phases) == 1:
+        return [(recipe.steps, 1.0)]
+    return [(phase.steps, recipe.cost(phase).model) for phase in recipe.phases]
 
 
 def _unreached(recipe):
     """Yields a line about checkpoints that the run does not reach."""
-    kept = recipe.settings.checkpoint.keep_at
+    kept = recipe.settings.checkpoint.keep_at_steps
     if beyond := [step for step in kept if step > recipe.steps]:
         listed = ', '.join(f'{step:,}' for step in beyond)
-        yield f'checkpoint.keep_at: {listed} lies beyond the last step, {recipe.steps:,}.'
+        yield f'checkpoint.keep_at_steps: {listed} lies beyond step {recipe.steps:,}.'
 
 
 def conclusion(recipe, workdir):
@@ -95,11 +108,14 @@ def _budget(recipe):
 
 
 def program(recipe, phase):
-    """Returns lines about the step of a phase: model FLOPs by module, and attention."""
+    """Returns lines about the step of a phase: that it compiles and, with --verbose, its
+    model FLOPs by module, and its attention."""
+    if not _is_verbose():
+        return ['compiling the training step']
     parts = recipe.cost(phase).parts
     shares = ', '.join(f'{name} {count:.3g}' for name, count in parts.items() if count)
     total = f'FLOPs    {sum(parts.values()):.3g} per step: {shares}'
-    return [total, *attention_backend(recipe, phase)]
+    return [total, *attention_backend(recipe, phase), 'compiling the training step']
 
 
 def attention_backend(recipe, phase):

@@ -25,7 +25,7 @@ def make(recipe, section):
         recipe.mesh,
         batch_size=recipe.phases[0].batch_size,
         texts=section.texts,
-        every=section.every,
+        every=section.every_steps,
     )
 
 

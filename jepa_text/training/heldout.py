@@ -31,7 +31,7 @@ from jepa_text.models import memo
 from jepa_text.objectives.base import View
 from jepa_text.parallel import sharding
 from jepa_text.report import frequencies
-from jepa_text.settings import ranges, resolve, schema
+from jepa_text.settings import resolve, schema
 
 _NEEDED = ('encoder', 'lm_head')  # modules whose parameters are scored
 
@@ -43,20 +43,16 @@ COUNT, BYTES = 'count', 'bytes'
 class Config:
     """The section `evaluate`."""
 
-    every: int = schema.field(
+    every_steps: int = schema.field(
         2000, 'steps between, also at the end of a phase; 0: never', minimum=0
     )
     rate: float = schema.field(
         0.15, 'share of held-out tokens that are masked', above=0, maximum=1
     )
-    max_rows: int = schema.field(2048, 'maximum number of held-out rows', minimum=0)
+    max_rows: int = schema.field(2048, 'maximum number of held-out rows', minimum=1)
     tasks: tuple[str, ...] = schema.field(
         (), "classification tasks for a linear probe: 'mine.jsonl'"
     )
-
-    def __post_init__(self):
-        if self.every:
-            ranges.number('evaluate.max_rows', self.max_rows, whole=True, minimum=1)
 
 
 def scorings(networks, rate=0.15):
@@ -82,8 +78,8 @@ def scorings(networks, rate=0.15):
 
 
 def make(recipe, section):
-    """Returns the RunEvaluator of a run; None if `every` is 0."""
-    if not section.every:
+    """Returns the RunEvaluator of a run; None if `every_steps` is 0."""
+    if not section.every_steps:
         return None
     networks, evaluators = [phase.network for phase in recipe.phases], {}
     for phase in reversed(recipe.phases):
@@ -107,7 +103,7 @@ def make(recipe, section):
         for _, evaluator, phase in evaluators.values()
         if phase is recipe.phases[-1]
     ]
-    return RunEvaluator(parts, last, section.every)
+    return RunEvaluator(parts, last, section.every_steps)
 
 
 class RunEvaluator:

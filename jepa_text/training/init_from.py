@@ -7,8 +7,8 @@ describe     reads the start once; the result is saved in init_from.json, which 
              that a resumed run reads
 inferred     settings that follow from the start: the model section (keys without a
              `name` are changes to it, and None means no change: dtype, depth,
-             rope_theta, ...), whether heads are tied, and, with
-             prepare.tokenizer='init_from', the tokens
+             rope_theta, ...), whether heads are tied, that a start without an LM head
+             gets a new one, and, with prepare.tokenizer='init_from', the tokens
 initialize   the first state: encoder and LM head of the start, converted to fit;
              other modules are new, and the target is a copy of the encoder. With
              optimizer='kept', all modules and moments of a run whose shapes are equal
@@ -21,6 +21,7 @@ layers   scanned or unrolled, as in the new model
 head     a kernel that was tied, and now is not, starts as the embedding
 """
 
+import dataclasses
 import functools
 import json
 from pathlib import Path
@@ -61,11 +62,13 @@ def is_recorded(folder):
 
 
 def describe(source):
-    """Returns {'model', 'tied', 'family'} of the start, without reading parameters."""
+    """Returns {'model', 'tied', 'family', 'has_head'} of the start, without reading
+    parameters."""
     if source.is_foreign:
         name = source.path.removeprefix('hf:')
-        section, tied, family = hf_load.sketch(name, **source.options)
-        return {'model': json.loads(json.dumps(section)), 'tied': tied, 'family': family}
+        section, *rest = hf_load.sketch(name, **source.options)
+        found = dict(zip(('tied', 'family', 'has_head'), rest))
+        return {'model': json.loads(json.dumps(section)), **found}
     folder = _folder(source)
     step, model = load.abstract(folder, source.step)
     record = folder / FILE
@@ -74,26 +77,30 @@ def describe(source):
     theta = saved['phases'][phase].get('rope_theta')
     return {
         'model': stack.with_theta(saved['model'], theta),
-        'tied': 'output' not in model.params['lm_head'],
+        'tied': 'output' not in model.params.get('lm_head', {}),
         'family': checksums.read_json(record)['family'] if record.is_file() else None,
+        'has_head': 'lm_head' in model.params,
     }
 
 
 def inferred(source, model, phases, folder):
-    """Returns {'model': section, 'phases': sections} that follow from the start.
+    """Returns {'model': section, 'phases': sections, 'init_from': section} that follow
+    from the start. Prints that it gets a new LM head, if so.
 
     What the run in `folder` has recorded is not read from the start again.
     """
-    if is_recorded(folder):
-        start = checksums.read_json(Path(folder, FILE))
-    else:
-        start = describe(source)
+    recorded = is_recorded(folder)
+    start = checksums.read_json(Path(folder, FILE)) if recorded else describe(source)
+    if not start.get('has_head', True) and source.head == source.weights == 'keep':
+        source = dataclasses.replace(source, head='new')
+        if not recorded and jax.process_index() == 0:
+            print(f'init_from: {source.path} has no LM head; a new one is trained.')
     if 'name' not in model:
         changes = {key: value for key, value in model.items() if value is not None}
         model = _changed(start['model'], changes)
     tied = functools.partial(_with_tied, tied=start['tied'])
     phases = [{**phase, 'objective': tied(phase['objective'])} for phase in phases]
-    return {'model': model, 'phases': phases}
+    return {'model': model, 'phases': phases, 'init_from': schema.as_dict(source)}
 
 
 def _changed(section, changes):
@@ -178,14 +185,9 @@ def _fitted(source, recipe, state):
     else:
         folder = _folder(source)
         step, model = load.abstract(folder, source.step)
-        shapes = {'params': transferred(model.params)}
+        shapes = {'params': transferred(model.params, source.head)}
         params = _read(folder, step, recipe.mesh, shapes)['params']
         tokenizer, lines = model.tokenizer, _history(source, folder, step)
-    if 'lm_head' not in params and source.head == 'keep':
-        raise ValueError(
-            f"init_from: {source.path} has no LM head. Set init_from.head='new' to "
-            'create one.'
-        )
     ours = transferred(state.params)
     make, notes = _fit(params, tokenizer, ours, recipe.tokenizer, head=source.head)
     wanted = transferred(ours, source.head)

@@ -4,6 +4,9 @@ The loop of `train` has more: checkpoints, metrics, evaluations, signals, a watc
 """
 
 import contextlib
+from collections.abc import Callable, Iterator
+
+from ml_collections import ConfigDict
 
 from jepa_text.parallel import sharding
 from jepa_text.running import compilation, numerics
@@ -14,7 +17,9 @@ from jepa_text.training import state as states
 from jepa_text.training import step as compiling
 
 
-def steps(config, state=None):
+def steps(
+    config: ConfigDict | dict, state: states.TrainState | None = None
+) -> tuple[states.TrainState, Callable, Iterator[dict]]:
     """Returns (state, step, batches) of one phase of a run, for a loop of one's own:
 
         state, step, batches = steps(config)

@@ -20,8 +20,9 @@ from jepa_text.settings import schema
 REPORT = 'report.html'
 
 
-def run(config, workdir, verify=False):
-    """Prepares rows in `workdir` from the sections of a config, and prints a report.
+def run(config, workdir, verify=False, is_brief=False):
+    """Prepares rows in `workdir` from the sections of a config, and prints a report, or
+    only sizes and problems.
 
     With `verify`, compares existing rows with their checksums instead. Returns the
     manifest of the rows.
@@ -32,7 +33,8 @@ def run(config, workdir, verify=False):
     budget = (config.get('steps') or 0) * (data.get('batch_size') or 0)
     if tokens := config.get('tokens'):
         budget = tokens // (data.get('row_length') or tokens)
-    return make(config.get('prepare'), workdir, config.get('init_from'), budget)
+    source = config.get('init_from')
+    return make(config.get('prepare'), workdir, source, budget, is_brief)
 
 
 def _verify(folder):
@@ -43,25 +45,29 @@ def _verify(folder):
     return manifest
 
 
-def make(section, folder, source=None, budget=0):
+def make(section, folder, source=None, budget=0, is_brief=False):
     """Prepares rows in a folder from a section `prepare`, and returns their manifest.
 
-    Prints a report, and writes it next to the rows unless it exists. The section's
-    tokenizer is a name as in named_tokenizer; `source` is the section `init_from`;
-    `budget` is the number of rows that training needs, 0 if unknown. Raises ValueError
-    for a key that `prepare` does not take, and what `prepare` raises.
+    Prints a report, or only sizes and problems, and writes it next to the rows unless it
+    exists. The section's tokenizer is a name as in named_tokenizer; `source` is the
+    section `init_from`; `budget` is the number of rows that training needs, 0 if unknown.
+    Raises ValueError for a key that `prepare` does not take, and what `prepare` raises.
     """
     if addresses.is_address(folder):
-        return _make_remote(section, folder, source, budget)
+        return _make_remote(section, folder, source, budget, is_brief)
     section = schema.resolved(Prepare, section, 'prepare')
-    opened = _opened(section.pop('tokenizer'), section['source'], folder, source)
+    name, texts = section.pop('tokenizer'), section['source']
+    opened = _opened(name, texts, folder, source, is_brief)
     existed = Path(folder, row_folder.MANIFEST).exists()
     began = time.monotonic()
     section |= {'tokenizer': opened.tokenizer, 'tokenizer_about': opened.as_dict()}
     manifest = prepare(folder=folder, **section)
     seconds = None if existed else time.monotonic() - began
     print(f'{folder}: ' + ('already prepared' if existed else 'prepared'))
-    for line in rows_page.lines(manifest, seconds, budget):
+    lines = rows_page.lines(manifest, seconds, budget)
+    if is_brief:
+        lines = [*rows_page.sizes(manifest), *rows_page.problems(manifest)]
+    for line in lines:
         print(f'  {line}')
     # It is missing for rows of a process that was killed after the last of them.
     if not Path(folder, REPORT).exists() and os.access(folder, os.W_OK):
@@ -71,7 +77,7 @@ def make(section, folder, source=None, budget=0):
     return manifest
 
 
-def _opened(name, texts, folder, source):
+def _opened(name, texts, folder, source, is_brief):
     """Returns the named_tokenizer.Opened; one as 'bpe:8192' is trained on the texts of a
     section `source` first, in a folder beside that of the rows."""
     trained = named_tokenizer.TRAINED.fullmatch(name)
@@ -82,7 +88,7 @@ def _opened(name, texts, folder, source):
     kind, size = trained.groups()
     place = f'{str(folder).rstrip("/")}-tokenizer'
     train = {'kind': kind, 'vocab_size': int(size)}
-    tokenizer.run({'source': texts, 'train': train}, place)
+    tokenizer.run({'source': texts, 'train': train}, place, is_brief)
     opened = named_tokenizer.opened(f'{place}/{named_tokenizer.FILE}')
     return dataclasses.replace(opened, name=name)
 
@@ -100,11 +106,11 @@ def _sample(folder, manifest, tokenizer):
     return texts
 
 
-def _make_remote(section, address, source, budget):
+def _make_remote(section, address, source, budget, is_brief):
     """Like `make`, at an address: prepares locally, then uploads."""
     addresses.check_free(address)
     with tempfile.TemporaryDirectory() as temporary:
-        manifest = make(section, f'{temporary}/rows', source, budget)
+        manifest = make(section, f'{temporary}/rows', source, budget, is_brief)
         addresses.upload_folder(f'{temporary}/rows', address)
     print(f'{address}: uploaded')
     return manifest
@@ -119,7 +125,7 @@ def if_missing(section, folder, source=None):
     if not section:
         return
     if not row_folder.exists(folder):
-        make(section, folder, source)
+        make(section, folder, source, is_brief=True)
     elif changed := pipeline.changed_settings(section, folder):
         print(
             f'Note: the settings that {folder} was prepared with differ from '

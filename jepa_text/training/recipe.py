@@ -93,7 +93,7 @@ class Phase:
 class Recipe:
     """Everything that a run is made of. Immutable.
 
-    settings      the parsed config: what the loop needs besides, such as log_every
+    settings      the parsed config: what the loop needs besides, such as log_every_steps
     identity      checksums of the files next to a checkpoint (running/identity.py)
     evaluations   what train.py evaluates during training
     """
@@ -196,7 +196,7 @@ def make(config, evaluations=()):
     if parsed.baseline == 'none':  # with_baseline checks those of a matched baseline
         preflight.lr_multipliers(recipe)
     made = [heldout.make(recipe, parsed.evaluate)]
-    if parsed.geometry.every:
+    if parsed.geometry.every_steps:
         from jepa_text.training import geometry
 
         made.append(geometry.make(recipe, parsed.geometry))
@@ -254,8 +254,8 @@ def _phases(config, parsed, total, tokenizer, optimizer):
         with resolve.user_faults(resolve.user_modules(section['objective'])):
             network = Network(encoder, objective)
         at_switch = section.get('at_switch') or {}
-        rewarm = ranges.in_steps(at_switch.get('rewarm', 0), stop - start)
-        schedule = schedules.rewarmed(rate, start, rewarm)
+        at_switch = ranges.in_steps('at_switch', at_switch, stop - start)
+        schedule = schedules.rewarmed(rate, start, at_switch.get('rewarm_steps', 0))
         step = steps.make_step(
             network,
             objective,
@@ -264,7 +264,7 @@ def _phases(config, parsed, total, tokenizer, optimizer):
             phase_start=start,
             clip_norm=parsed.clip_norm,
             accumulate=parsed.accumulate,
-            diagnostics_every=parsed.telemetry.every,
+            diagnostics_every=parsed.telemetry.every_steps,
         )
         phases.append(
             Phase(

@@ -70,8 +70,10 @@ class Config:
     compare: tuple[str, ...] = field((), 'other tokenizers to measure on the same text')
 
 
-def run(config, workdir):
+def run(config, workdir, is_brief=False):
     """Makes the tokenizer of a config in the workdir, prints its report, and returns it.
+
+    If `is_brief`, prints only what was trained.
 
     If the workdir has a tokenizer of the same settings, only prints its report. Raises
     FileExistsError for a workdir of other settings or with other files, and ValueError
@@ -79,10 +81,10 @@ def run(config, workdir):
     """
     parsed = schema.read(Config, schema.plain(config))
     with places.opened(workdir) as place:
-        return _run(parsed, place)
+        return _run(parsed, place, is_brief)
 
 
-def _run(parsed, place):
+def _run(parsed, place, is_brief):
     folder = place.folder
     settings = json.loads(json.dumps(schema.as_dict(parsed)))
     report = _finished(folder, settings)
@@ -92,6 +94,9 @@ def _run(parsed, place):
             report = _make(parsed, partial, folder, others) | {'settings': settings}
             text = json.dumps(report, indent=1, ensure_ascii=False) + '\n'
             atomic.write(partial / REPORT, text)
+    if is_brief:
+        print(*report['said'], sep='\n')
+        return report
     tokenizer_pages.show(report)
     print(f'{place.name}/{FILE}: written; the report is {place.name}/{REPORT}')
     return report

@@ -137,21 +137,21 @@ class _Loop:
                 batch = sharding.put_batch(batch, recipe.mesh)
                 state, values = self.trace.run(step, number, state, batch)
                 self.pending = values
-                clock.step(values['train/tokens'])
+                self.report.stepped(number, values['train/tokens'])
                 if number < phase.stop:
                     # Read the next batch while the device computes this step.
                     with clock.waiting(lambda: not self.pending['train/loss'].is_ready()):
                         batch = next(batches)
-                is_kept = number in saved.keep_at
+                is_kept = number in saved.keep_at_steps
                 milestone = is_kept or number == phase.stop
-                if _is_due(number, self.settings.log_every, milestone):
+                if _is_due(number, self.settings.log_every_steps, milestone):
                     self.log(number, jax.device_get(values), state, phase)
                 self.watchdog.beat()
                 for evaluation in recipe.evaluations:
                     if _is_due(number, evaluation.every, milestone):
                         self.evaluate(evaluation, state, number, phase)
                 # After the metrics of this step: a resumed run does not write them again.
-                if is_kept or _is_due(number, saved.every, milestone):
+                if is_kept or _is_due(number, saved.every_steps, milestone):
                     self.save(state, phase, wait=number == recipe.steps)
                 if self.vote(self.stop.requested) and number < recipe.steps:
                     self.leave(number, state, phase)

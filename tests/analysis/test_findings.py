@@ -21,7 +21,7 @@ from jepa_text.analysis import (
 from jepa_text.evaluation import controls
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.measures import correlations, statistics
-from jepa_text.report import console
+from jepa_text.report import progress
 
 
 def row(model, metric, value, *, control='', form='', reach=0.01, **changes):
@@ -121,7 +121,7 @@ def test_values_without_interval_or_control_are_not_beyond():
     found = findings.compare([value], {}, {})
     assert found['examined'] == []
     results = dict(found, rows=[value])
-    assert verdicts.headline(results) == 't: `a` has probe accuracy 0.500.'
+    assert verdicts.headline(results) == '`t`, probe accuracy: `a` 0.500.'
     undefined = value | dict(value=np.nan)
     found = findings.compare([undefined, bag('probe_accuracy', 0.5)], {}, {})
     assert found['examined'] == []
@@ -138,8 +138,10 @@ def test_the_headline_is_each_score_beside_its_strongest_control():
         row('', 'probe_accuracy', 0.9, layer=None) | dict(control=controls.TF_IDF),
     ]
     said = verdicts.headline(findings.compare(rows, {}, {}) | dict(rows=rows))
-    assert said.startswith('t: `a` has probe accuracy 0.800 (')
-    assert said.endswith('), the strongest control, TF-IDF, 0.900.')
+    assert said == (
+        '`t`, probe accuracy: `a` 0.800 ± 0.010; not better than the strongest control, '
+        'TF-IDF, 0.900.'
+    )
 
 
 def test_the_paired_test_decides_whether_a_control_explains_a_value():
@@ -275,12 +277,12 @@ def test_similarity_map_has_layer_numbers():
 
 
 def test_measured_layers_keep_their_numbers():
-    progress = console.Progress('', 1)
-    found = measuring.Measurements(dict(poolings=['mean'], seed=0), [], None, progress)
+    found = measuring.Measurements(dict(poolings=['mean'], seed=0), [], None, None)
     found.tasks = [types.SimpleNamespace(name='t')]
     rng = np.random.default_rng(0)
     found.last['a', 0] = {layer: rng.normal(size=(9, 3)) for layer in (0, 4)}
-    found.similarity()
+    with progress.Progress('', 1) as found.progress:
+        found.similarity()
     places = [(one['layer'], one['other'][-1]) for one in found.rows]
     assert places == [(0, '0'), (0, '4'), (4, '0'), (4, '4')]
 

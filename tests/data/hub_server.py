@@ -1,13 +1,14 @@
 """A local HTTP server with the part of the hub's API that huggingface_hub uses.
 
-`folder`/NAME/REVISION/... are the files of a dataset at a revision; its commit is derived
-from both names. It supports only reading: listings of revisions, and files, with byte
-ranges. The terms of the dataset GATED are not accepted, and no token grants access to
-KEYED. For files named in `faults`, one response that does not begin with the first byte
-is truncated. `heads`, such as {'main': 'v2'}, maps branches to the revisions they moved
-to.
+`folder`/NAME/REVISION/... are the files of a dataset or model at a revision; its commit
+is derived from both names. It supports listings of revisions, files, with byte ranges,
+and, with the token TOKEN of the user `me`, commits to `main`, with LFS for safetensors.
+The terms of the dataset GATED are not accepted, and no token grants access to KEYED. For
+files named in `faults`, one response that does not begin with the first byte is cut off.
+`heads`, such as {'main': 'v2'}, maps branches to the revisions they moved to.
 """
 
+import base64
 import contextlib
 import hashlib
 import http.server
@@ -20,6 +21,7 @@ import urllib.parse
 import children
 
 GATED, KEYED = 'lab/gated', 'lab/keyed'
+TOKEN = 'hf_token_that_may_write'
 INVALID = 'Invalid credentials in Authorization header'  # the hub's message
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -60,7 +62,7 @@ def serving(folder, faults=(), heads=None):
     asked = []
 
     class Handler(_Handler):
-        top, log = pathlib.Path(folder), asked
+        top, log, uploaded = pathlib.Path(folder), asked, {}
         cut, moved = set(faults), {} if heads is None else heads
 
     server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
@@ -99,6 +101,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         path = urllib.parse.urlsplit(self.path).path
         self.log.append(path)
+        if path == '/api/whoami-v2':
+            may_write = self._may_write()
+            return self._send(200 if may_write else 401, b'{"name": "me"}', {})
         listing = re.fullmatch(
             r'/api/(?:datasets|models)/(?P<name>[^/]+/[^/]+)'
             r'(/(?P<what>revision|tree)(/(?P<revision>[^/]+))?)?(/(?P<folder>.*))?',
@@ -133,6 +138,55 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self._refuse(404, 'EntryNotFound')
         revision = known[asked]
         return self._list(place, name, revision, found['what'], folder, recursive)
+
+    def do_PUT(self):
+        self.uploaded[self.path.rpartition('/')[2]] = self._body()
+        self._send(200, b'', {})
+
+    def do_POST(self):
+        """Commits of create_repo and upload_folder."""
+        body, path = self._body(), urllib.parse.urlsplit(self.path).path
+        self.log.append(path)
+        if not self._may_write():
+            return self._refuse(401, INVALID)
+        address = f'http://{self.headers["Host"]}'
+        lines = [json.loads(line) for line in body.splitlines()]
+        if path == '/api/repos/create':
+            name = f'{lines[0]["organization"]}/{lines[0]["name"]}'
+            (self.top / name / 'main').mkdir(parents=True, exist_ok=True)
+            answer = {'url': f'{address}/{name}', 'id': name}
+        elif path.endswith('/preupload/main'):
+            answer = {'files': [{'shouldIgnore': False, **x} for x in lines[0]['files']]}
+            for one in answer['files']:
+                is_weights = one['path'].endswith('.safetensors')
+                one['uploadMode'] = 'lfs' if is_weights else 'regular'
+        elif path.endswith('/objects/batch'):
+            answer = {'objects': lines[0]['objects'], 'transfer': 'basic'}
+            for one in answer['objects']:
+                one['actions'] = {'upload': {'href': f'{address}/lfs/{one["oid"]}'}}
+        elif path.endswith('/commit/main'):
+            name = path.split('/', 3)[3].removesuffix('/commit/main')
+            self._commit(self.top / name / 'main', lines)
+            answer = {'commitUrl': f'{address}/{name}/commit/1', 'commitOid': '1' * 40}
+        else:
+            answer = {'errors': [], 'warnings': []}  # of the card's front matter
+        return self._send(200, json.dumps(answer).encode(), {})
+
+    def _commit(self, place, lines):
+        for line in lines:
+            made = line['value']
+            if line['key'] == 'deletedFile':
+                (place / made['path']).unlink()
+            elif line['key'] == 'file':
+                write(place, {made['path']: base64.b64decode(made['content'])})
+            elif line['key'] == 'lfsFile':
+                write(place, {made['path']: self.uploaded[made['oid']]})
+
+    def _may_write(self):
+        return self.headers['Authorization'] == f'Bearer {TOKEN}'
+
+    def _body(self):
+        return self.rfile.read(int(self.headers.get('Content-Length', 0)))
 
     def _revisions(self, name):
         return [p.name.replace('%', '/') for p in (self.top / name).iterdir()]
@@ -173,7 +227,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(key, value)
         self.send_header('Content-Length', str(len(data)))
         self.end_headers()
-        if self.command == 'GET':
+        if self.command != 'HEAD':
             self.wfile.write(data[:sent])
 
     def log_message(self, *args):

@@ -19,7 +19,7 @@ from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 
 MLM = dict(objective=dict(name='mlm'))
-QUIET = dict(every=0, rate=0.15, max_rows=16)
+QUIET = dict(every_steps=0, rate=0.15, max_rows=16)
 
 
 @pytest.fixture(scope='module')
@@ -45,8 +45,8 @@ def config(folder, /, phases=(MLM,), steps=6, **data):
     data = dict(folder=str(folder / 'rows')) | data if 'mixture' not in data else data
     data = dict(row_length=tiny.LENGTH, batch_size=8) | data
     made = tiny.config(folder, data=data, phases=phases, steps=steps, evaluate=QUIET)
-    made['telemetry']['every'] = 0
-    made['checkpoint'] = dict(every=2, keep=9)
+    made['telemetry']['every_steps'] = 0
+    made['checkpoint'] = dict(every_steps=2, keep=9)
     return made
 
 
@@ -88,7 +88,7 @@ def test_invalid_data_is_rejected(folder, tmp_path):
         'no prepared rows in .*none: it has no m': dict(folder=str(tmp_path / 'none')),
         'Prepare each of them separately': dict(mixture=two, prepare=section),
         'tokens=4,096, but a phase has its own data': dict(
-            phases=(dict(MLM, share=0.5), second), steps=0, tokens=4096
+            phases=(dict(MLM, fraction=0.5), second), steps=0, tokens=4096
         ),
     }
     for message, data in given.items():
@@ -107,7 +107,7 @@ def test_parts_with_different_tokenizers_are_rejected(folder, tmp_path):
     # Also across two phases.
     second = dict(objective=dict(name='mlm'), data=dict(folder=str(tmp_path / 'small')))
     with pytest.raises(ValueError, match='different tokenizers'):
-        made(config(folder, phases=(dict(MLM, share=0.5), second)))
+        made(config(folder, phases=(dict(MLM, fraction=0.5), second)))
 
 
 def test_ids_beyond_the_vocabulary_are_rejected(folder, tmp_path):
@@ -135,7 +135,7 @@ def test_rows_repeat_only_if_allowed(folder):
     made(config(folder, steps=too_many, repeat=True))
     # Counted over all phases that continue with the same rows.
     second = dict(objective=dict(name='clm'), data=dict(batch_size=16))
-    halves = (dict(MLM, share=0.5), second)
+    halves = (dict(MLM, fraction=0.5), second)
     with pytest.raises(ValueError, match='rows, but the run reads'):
         made(config(folder, phases=halves, steps=enough))
 
@@ -146,7 +146,7 @@ def test_rows_repeat_only_if_allowed(folder):
 def test_phases_of_one_stream_have_the_fingerprint_of_one_phase(folder):
     """So that checkpoints from before phases had their own data stay valid."""
     alone = made(config(folder)).fingerprint
-    halves = (dict(objective=dict(name='clm'), share=0.5), MLM)
+    halves = (dict(objective=dict(name='clm'), fraction=0.5), MLM)
     assert made(config(folder, phases=halves)).fingerprint == alone
     same = dict(MLM, data=dict(folder=str(folder / 'rows'), batch_size=8))
     assert made(config(folder, phases=(halves[0], same))).fingerprint == alone
@@ -173,7 +173,7 @@ def test_cursors(folder):
 
 
 EXTENDED = (
-    dict(objective=dict(name='clm'), share=0.5),
+    dict(objective=dict(name='clm'), fraction=0.5),
     dict(
         objective=dict(name='mlm'),
         rope_theta=160_000.0,
@@ -197,7 +197,7 @@ class _Stopped(Exception):
 def straight(folder, tmp_path_factory):
     """(config, workdir, hash of the final state) of six steps; the third ends a phase."""
     asked = extended(folder)
-    asked['checkpoint'] = dict(every=1, keep=9)
+    asked['checkpoint'] = dict(every_steps=1, keep=9)
     workdir = tmp_path_factory.mktemp('straight') / 'run'
     end = tiny.fingerprint(tiny.train(asked, workdir))
     return asked, workdir, end
@@ -258,7 +258,7 @@ def test_processes_share_the_masked_batches_of_every_phase(folder, count):
         for name, weight in (('long', 0.7), ('longer', 0.3))
     ]
     long = dict(mixture=mixture, row_length=64, batch_size=8)
-    phases = ({'share': 0.5, **MLM}, {'data': long, **MLM})
+    phases = ({'fraction': 0.5, **MLM}, {'data': long, **MLM})
     for phase in made(config(folder, phases, steps=8)).phases:
         for start in (phase.start, phase.stop - 1):
             parts = [take(phase, start, index, count) for index in range(count)]
@@ -329,7 +329,7 @@ HARMLESS = dict(
     ),
     phases=({'objective': dict(name='mlm', logits_mib=0)},),
     stop_after_skips=9,
-    telemetry=dict(every=0),
+    telemetry=dict(every_steps=0),
 )
 
 
@@ -363,7 +363,7 @@ def test_another_batch_size_is_rejected(folder, run):
 def test_microbatches_may_not_change_where_a_loss_depends_on_them(
     changes, depends, folder
 ):
-    phases = ({'share': 0.5, **MLM}, dict(objective=dict(name='hybrid') | changes))
+    phases = ({'fraction': 0.5, **MLM}, dict(objective=dict(name='hybrid') | changes))
     made = recipes.outline(settings.plain(config(folder, phases)))
     may_change = settings.changeable_keys(phase.objective for phase in made.phases)
     assert list(workdir.disallowed({'accumulate': (1, 2)}, may_change)) == (
@@ -400,7 +400,7 @@ def test_other_weights_are_rejected(folder, tmp_path):
 def test_losses_of_parts_add_up(folder, tmp_path):
     """They add up to the loss of the batch, weighted by tokens; also on held-out rows."""
     asked = config(folder, mixture=both(folder, (0.6, 0.4)), steps=3)
-    asked['evaluate'] = dict(every=3, rate=0.3, max_rows=40)
+    asked['evaluate'] = dict(every_steps=3, rate=0.3, max_rows=40)
     tiny.train(asked | {'accumulate': 2}, tmp_path)
     log = tiny.log(tmp_path)
     steps = [line for line in log if 'train/loss' in line]

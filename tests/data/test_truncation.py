@@ -28,7 +28,7 @@ def folder(tmp_path_factory):
     """A run with rows of 32 tokens, and texts that name their class after these."""
     folder = tmp_path_factory.mktemp('cut')
     phases = (dict(objective=dict(name='mlm')),)
-    changes = dict(steps=1, phases=phases, evaluate=dict(every=0))
+    changes = dict(steps=1, phases=phases, evaluate=dict(every_steps=0))
     tiny.train(tiny.config(folder, **changes), folder / 'a')
     rows = []
     for number in range(96):

@@ -172,7 +172,7 @@ def test_models_that_cannot_fill_masks_raise_before_training(tmp_path, made, wor
     elif made == 'llama':
         model = f'hf:{imported(tmp_path, made)[1]}'
     else:
-        phases = (dict(share=1.0, objective=dict(name=made)),)
+        phases = (dict(fraction=1.0, objective=dict(name=made)),)
         train.train(tiny.config(tmp_path, steps=2, phases=phases), model)
     path = examined.jsonl(tmp_path / 'a.jsonl', hidden(candidates=list(PLACES)))
     asked = dict(models=(model,), tasks=(dict(name='cloze', path=path),))

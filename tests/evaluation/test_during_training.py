@@ -17,7 +17,7 @@ from jepa_text.training import train
 
 def config(folder, path, **changes):
     given = tiny.config(folder, steps=4, **changes)
-    given['evaluate'] |= {'every': 2, 'tasks': (f'labeled@{path}',)}
+    given['evaluate'] |= {'every_steps': 2, 'tasks': (f'labeled@{path}',)}
     return given
 
 

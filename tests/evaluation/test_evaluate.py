@@ -113,6 +113,33 @@ def test_more_seeds_keep_existing_results(place, done):
     assert {name: after[name] for name in before} == before
 
 
+def test_further_seeds_are_trained_at_the_rate_that_the_first_ones_chose(place, capsys):
+    """Of models and of the untrained control; resumed, it trains nothing."""
+    changes = dict(seeds=3, search_seeds=1, controls=('words', 'untrained'))
+    given = config(place, **changes), place / 'searched'
+    evaluate.evaluate(*given, dry_run=True)
+    assert '8 members remain to be trained' in capsys.readouterr().out
+    found = evaluate.evaluate(*given)
+    for choice in found['chosen']:
+        if choice.first.get('control') not in (None, 'untrained'):
+            continue
+        own = [x for x in found['lines'] if Path(x['model']).name == choice.model]
+        at = {
+            seed: {x['learning_rate'] for x in own if x['seed'] == seed}
+            for seed in (0, 1, 2)
+        }
+        assert at == {0: {1e-3, 3e-3}, 1: {choice.rate}, 2: {choice.rate}}
+        first = {x['learning_rate']: x for x in own if x['seed'] == 0}
+        best = max(first.values(), key=lambda x: x['validation']['standard']['accuracy'])
+        assert choice.rate == best['learning_rate'] and len(choice.members) == 3
+    capsys.readouterr()
+    evaluate.evaluate(*given, dry_run=True)
+    assert '0 members remain to be trained' in capsys.readouterr().out
+    again = evaluate.evaluate(*given)
+    assert told(again['lines']) == told(found['lines'])
+    assert 'other settings' not in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_members_of_other_settings_are_left_out_and_counted(place, done, capsys):
     """They do not belong in the same table, but are kept on disk."""
@@ -270,14 +297,17 @@ def test_failed_members_are_reported_and_others_are_written(place, monkeypatch):
 
 
 def test_the_kind_of_a_file_on_the_command_line_is_inferred():
-    made = config_file.shared('evaluate').get_config('models=a,tasks=b.conll,c@d')
-    assert made.tasks == ({'name': 'own', 'path': 'b.conll'}, {'name': 'c', 'path': 'd'})
+    made = config_file.read('evaluate:models=a,tasks=b.conll,c@d')
+    assert made['tasks'] == [
+        {'name': 'own', 'path': 'b.conll'},
+        {'name': 'c', 'path': 'd'},
+    ]
 
 
 def test_small_holds_for_one_model_too():
     get_config = config_file.shared('finetune').get_config
-    assert get_config('model=a,task=b.conll,small').finetuning.steps == 50
-    assert 'finetuning' not in get_config('model=a,task=b.conll')
+    assert get_config(task='b.conll', size='toy').finetuning.steps == 50
+    assert 'finetuning' not in get_config(task='b.conll')
 
 
 def examination(task, **options):
@@ -317,7 +347,7 @@ def test_tags_of_the_test_set_alone_warn():
 
 def test_metrics_that_a_task_lacks_raise_before_training():
     task = dataclasses.replace(examined.labeled(), metric='acc')
-    with pytest.raises(ValueError, match="metric='acc' does not exist .*: accuracy, mac"):
+    with pytest.raises(ValueError, match="metric='acc'.*Available: accuracy, f1, mac"):
         examination(task)
 
 
@@ -361,7 +391,7 @@ def test_a_saved_member_predicts_as_it_was_measured(place, capsys):
     reached = r'largest class [\d.]+, TF-IDF [\d.]+, bag of embeddings [\d.]+'
     assert re.search(rf'test +controls +accuracy: {reached}\n', said)
     model = load.load(place / 'kept')
-    made = json.loads((place / 'kept' / 'task.json').read_text())['made']
+    made = json.loads((place / 'kept' / 'model.json').read_text())['facts']['tuned']
     task = examiner.task_of(given['task'])
     answers = model.predict(task.test.first)
     assert all(sum(one['probabilities'].values()) == pytest.approx(1) for one in answers)

@@ -15,6 +15,7 @@ from test_hf_export import imported
 from jepa_text.evaluation.config import Finetuning
 from jepa_text.evaluation.members import grid
 from jepa_text.pretrained import base, labels, load, prediction
+from jepa_text.report import progress
 
 KIND = labels.Labels(labels=('land', 'sea'), dropout=0.1)
 MEMBERS = [grid.Member(rate, seed) for rate in (1e-3, 5e-3) for seed in (0, 1)]
@@ -56,7 +57,7 @@ def test_an_epoch_contains_every_row_once(count, seed, steps, batch_size):
 
 
 def test_the_schedule_is_piecewise_linear():
-    factors = Finetuning(steps=20, warmup=0.2).factors()
+    factors = Finetuning(steps=20, warmup_fraction=0.2).factors()
     assert factors[:5].tolist() == pytest.approx([0, 0.25, 0.5, 0.75, 1])
     assert factors[-1] == pytest.approx(1 / 16)
     assert Finetuning(steps=1).factors().tolist() == [1.0]
@@ -102,7 +103,7 @@ def test_microbatches_equal_the_whole_batch(name):
         Finetuning(microbatches=5)
 
 
-def test_reported_steps_are_finished(rows):
+def test_reported_steps_are_finished(rows, monkeypatch):
     """Steps are dispatched faster than they run."""
     dispatched, ended, reported = [], set(), []
 
@@ -119,13 +120,14 @@ def test_reported_steps_are_finished(rows):
         def __array__(self, *_, **__):
             return np.float32([dispatched.index(self.block_until_ready())])
 
-    def report(steps):
+    def update(_, steps):
         # One more step is queued, so that the device is never idle.
         reported.append((steps, len(ended), len(dispatched)))
 
     made = grid.Grid(examined.model(), KIND, Finetuning(steps=5))
     made.program = lambda *_: lambda state, *_: (state, Loss())
-    members = list(made.train(rows, MEMBERS[:2], report=report))
+    monkeypatch.setattr(progress.Progress, 'update', update)
+    members = list(made.train(rows, MEMBERS[:2]))
     expected = [[*range(5)], [*range(5, 10)]]
     assert [losses_T.tolist() for *_, losses_T in members] == expected
     ends = [n if n % 5 == 0 else n + 1 for n in range(1, 11)]
@@ -187,7 +189,7 @@ def test_pure_bfloat16_loses_small_updates(rows):
     moved = {}
     for precision in ('paper_bf16', 'bfloat16'):
         member = grid.Member(1e-5, 0)
-        recipe = dict(steps=2, warmup=0.0, precision=precision, weight_decay=0.0)
+        recipe = dict(steps=2, warmup_fraction=0.0, precision=precision, weight_decay=0.0)
         ((params, _),) = trained(rows, [member], **recipe).values()
         before = examined.model().params['encoder']['layers']['ffn']['up']['kernel']
         after = params['encoder']['layers']['ffn']['up']['kernel']
@@ -286,7 +288,7 @@ def _trained(torch, transformers, model, rows, recipe, member, ours):
         eps=recipe.eps,
         weight_decay=recipe.weight_decay,
     )
-    warm = round(recipe.warmup * recipe.steps)
+    warm = round(recipe.warmup_fraction * recipe.steps)
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, warm, recipe.steps)
     losses = []
     for index_B in grid.orders(len(rows), member.seed, recipe.steps, recipe.batch_size):

@@ -96,7 +96,7 @@ def test_few_texts_are_reported_as_missing():
 
 
 def test_unknown_names_raise():
-    with pytest.raises(ValueError, match="unknown task 'word_ordre'.*'word_order'"):
+    with pytest.raises(ValueError, match="'word_ordre'. Did you mean 'word_order'"):
         make([], names=('word_ordre',))
 
 

@@ -182,9 +182,9 @@ def test_zero_shot_tasks_are_evaluated_with_controls_and_trained_tasks(tmp_path,
 @pytest.mark.slow
 def test_two_models_have_intervals_over_texts_and_no_verdict(tmp_path):
     toys = [str(examined.saved_model(tmp_path / name)) for name in ('one', 'two')]
-    model, kind = load.load(toys[1]), load.load(toys[1]).kind
+    model = load.load(toys[1])
     (tmp_path / 'two' / saved.FILE).unlink()
-    saved.write(toys[1], dataclasses.replace(model, pool='max', length=32), kind)
+    saved.write(toys[1], dataclasses.replace(model, pool='max', length=32))
     asked = dict(models=toys, tasks=(section(tmp_path),), controls=())
     assert len(evaluate.evaluate(asked, tmp_path / 'out')['chosen']) == 2
     page = (tmp_path / 'out' / 'evaluation.html').read_text()

@@ -29,8 +29,8 @@ CHANGES = dict(
     steps=10,
     mesh=dict(data=-1, fsdp=1, tensor=1),
     phases=(dict(objective=dict(name='mlm', rate=0.3)),),
-    checkpoint=dict(every=3, keep=2),
-    evaluate=dict(every=5, rate=0.15, max_rows=16),
+    checkpoint=dict(every_steps=3, keep=2),
+    evaluate=dict(every_steps=5, rate=0.15, max_rows=16),
 )
 
 

@@ -19,8 +19,8 @@ import tiny
 CHANGES = dict(
     steps=30,
     mesh=dict(data=1, fsdp=1, tensor=1),
-    checkpoint=dict(every=3, keep=2),
-    evaluate=dict(every=10, rate=0.15, max_rows=16),
+    checkpoint=dict(every_steps=3, keep=2),
+    evaluate=dict(every_steps=10, rate=0.15, max_rows=16),
 )
 SWITCH = 15
 # {moment: (share of the kills, seconds after its begin within which they come)}

@@ -16,7 +16,7 @@ from jepa_text.evaluation import evaluate, finetune_command
 from jepa_text.files import paths
 from jepa_text.hf import files
 from jepa_text.planning import benchmark, plan
-from jepa_text.pretrained import export, load
+from jepa_text.pretrained import export_command, load
 from jepa_text.running import checkpoint, compilation, workdir
 from jepa_text.settings import config_file
 from jepa_text.training import config as settings
@@ -82,8 +82,8 @@ DOORS = {
     'train, data.folder': lambda p: tiny.train(quickstart(data=data(p)), 'run'),
     'plan, data.folder': lambda p: plan.plan(quickstart(data=data(p))),
     'rows': lambda p: pipeline.Rows(p, 'train'),
-    'export, to': lambda p: export.run({'to': p}, 'run'),
-    'export, workdir': lambda p: export.run({'to': 'out'}, p),
+    'export, to': lambda p: export_command.run({'to': p}, 'run'),
+    'export, workdir': lambda p: export_command.run({'to': 'out'}, p),
     'analyze, models': lambda p: analyze.analyze(analysis(models=[str(p)]), 'x'),
     'evaluate, models': lambda p: evaluate.evaluate(exam(models=[str(p)]), 'x'),
     'finetune, workdir': lambda p: finetune_command.finetune(

@@ -195,7 +195,7 @@ def test_spans_learned_per_token_are_token_classification(tmp_path):
 def test_the_command_exports_a_fine_tuned_model(tmp_path, capsys):
     model = tuned('eurobert', 'labels')
     made = dict(model='runs/a', task='sea', test={'standard': {'accuracy': 0.75}})
-    saved.write(tmp_path / 'tuned', model, model.kind, made)
+    saved.write(tmp_path / 'tuned', model, made)
     out = tmp_path / 'out'
     command = ['jepa-text', 'export', f'--workdir={tmp_path / "tuned"}', f'--to={out}']
     assert main.main([*command, '--step=3']) == 2

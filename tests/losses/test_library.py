@@ -131,7 +131,7 @@ CASES = {
     'schedules.constant': at_step(schedules.constant(0.3)),
     'schedules.linear': at_step(schedules.linear(1.0, 0.1, 10)),
     'schedules.cosine': at_step(schedules.cosine(1.0, 0.1, 10)),
-    'schedules.wsd': at_step(schedules.wsd(1.0, 0.2, 0.3, 10)),
+    'schedules.wsd': at_step(schedules.wsd(1.0, 2, 3, 10)),
     'schedules.warmup_cosine': at_step(schedules.warmup_cosine(1.0, 2, 10)),
     'schedules.wsd_twice': at_step(schedules.wsd_twice(1.0, 2, 2, 6, 12)),
     'schedules.rewarmed': at_step(schedules.rewarmed(schedules.constant(1.0), 3, 4)),

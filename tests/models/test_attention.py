@@ -420,7 +420,7 @@ def test_auto_chooses_the_fastest_supported_backend():
 
 
 def test_an_unknown_backend_is_named():
-    with pytest.raises(ValueError, match="'magic' does not exist.*blockwise"):
+    with pytest.raises(ValueError, match="attention='magic'.*Available: .*blockwise"):
         attention.choose('magic', REQUEST)
 
 

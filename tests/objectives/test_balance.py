@@ -222,7 +222,7 @@ def test_the_logit_has_its_own_lr_multiplier_and_no_weight_decay():
     [
         (1.5, 'Fixed: weight=1.5 must be a number at least 0 and at most 1'),
         (float('nan'), 'weight=nan must be a finite number'),
-        (dict(name='magic'), "'magic' does not exist; there are: fixed, schedule"),
+        (dict(name='magic'), "balance='magic'. Available: fixed, gradient"),
         (dict(name='fixed'), "fixed requires 'weight'"),
         (dict(name='sigmoid', inital=1), "does not take 'inital'"),
         (dict(name='sigmoid', initial=1.0), 'initial=1.0 must be .* at most 0.999'),
@@ -235,7 +235,7 @@ def test_the_logit_has_its_own_lr_multiplier_and_no_weight_decay():
             'ratio=-2 must be a number at least 1e-12',
         ),
         (dict(name='gradient_ratio', high=0.4), 'high=0.4'),
-        (dict(name='gradient_ratio', every=0), 'every=0 must be an integer at least 1'),
+        (dict(name='gradient_ratio', every_steps=0), 'every_steps=0 must be an int'),
         ('half', "weight='half' must be a finite"),
         (None, 'weight=None must be a finite'),
         (dict(name='fixed', weight=[0.5]), r'weight=\[0.5\] must be'),
@@ -246,7 +246,10 @@ def test_the_logit_has_its_own_lr_multiplier_and_no_weight_decay():
         ),
         (
             # Too high neither at the start, nor in the middle, nor at the end.
-            dict(name='schedule', of=dict(name='wsd', peak=1.25, warmup=2, decay=7)),
+            dict(
+                name='schedule',
+                of=dict(name='wsd', peak=1.25, warmup_steps=2, decay_steps=7),
+            ),
             'balance: of at step 1=1.25 must be .* at most 1',
         ),
         (dict(name='schedule'), "schedule requires 'of'"),

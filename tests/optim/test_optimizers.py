@@ -302,7 +302,10 @@ def test_an_update_is_the_same_on_one_device_and_on_four():
 @pytest.mark.parametrize(
     'section, message',
     [
-        (dict(name='moun'), "'moun' does not exist; there are: adamw, muon, sgd"),
+        (
+            dict(name='moun'),
+            "optimizer='moun'. Did you mean 'muon'.*: adamw, muon, sgd",
+        ),
         (dict(name='muon', beta=0.9), "optimizer 'muon'.*'beta'"),
         (dict(name='adamw', paths='x'), "optimizer 'adamw'.*'paths'"),
         (dict(name='sgd', momentum=1.5), 'momentum=1.5 .* below 1'),

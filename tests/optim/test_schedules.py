@@ -10,13 +10,14 @@ from numpy.testing import assert_allclose
 from jepa_text.optim import schedules
 
 
+def wsd(**lengths):
+    return dict(name='wsd', peak=1.0, **lengths)
+
+
 def test_wsd_has_the_values_of_the_paper():
     """The exact values of the code of arXiv 2507.00994 (section 2.3)."""
-    lr = jax.jit(
-        schedules.make(
-            {'name': 'wsd', 'peak': 5e-4, 'warmup': 2000, 'decay': 2000}, 42_000
-        )
-    )
+    section = dict(name='wsd', peak=5e-4, warmup_steps=2000, decay_steps=2000)
+    lr = jax.jit(schedules.make(section, 42_000))
     for step, value in (
         (0, 2.5e-7),
         (1999, 5e-4),
@@ -28,10 +29,25 @@ def test_wsd_has_the_values_of_the_paper():
         assert_allclose(lr(step), value, rtol=1e-4, atol=1e-12)
 
 
-def test_fractions_of_the_run():
-    a = schedules.make({'name': 'wsd', 'peak': 1.0, 'warmup': 0.1, 'decay': 0.2}, 100)
-    b = schedules.make({'name': 'wsd', 'peak': 1.0, 'warmup': 10, 'decay': 20}, 100)
-    assert [float(a(k)) for k in range(100)] == [float(b(k)) for k in range(100)]
+@pytest.mark.parametrize(
+    ('name', 'lengths'),
+    [
+        ('wsd', dict(warmup=0.1, decay=0.2)),
+        ('wsd', dict(warmup=0, decay=1)),
+        ('wsd', dict(warmup=1, decay=0)),
+        ('warmup_cosine', dict(warmup=0.3)),
+        ('wsd_twice', dict(first=0.4, warmup=0.1, decay=0.2)),
+    ],
+)
+def test_steps_and_fractions_give_the_same_schedule(name, lengths):
+    given = dict(name=name, peak=1.0)
+    in_steps = {f'{key}_steps': round(100 * x) for key, x in lengths.items()}
+    fractions = {f'{key}_fraction': x for key, x in lengths.items()}
+    values = [
+        schedules.make(given | spelled, 100)(jnp.arange(100))
+        for spelled in (in_steps, fractions, dict.fromkeys(in_steps) | fractions)
+    ]
+    np.testing.assert_array_equal(values[1:], [values[0]] * 2)
 
 
 def wsd_of_optax(peak, warmup, decay, steps):
@@ -77,7 +93,21 @@ def test_values_match_optax(ours, theirs):
         (-1e-3, 'schedule=-0.001 must be a number at least 0'),
         ({'name': 'wdd'}, 'wsd'),
         ({'name': 'linear', 'begin': 0, 'end': 1}, 'begin'),
-        ({'name': 'wsd', 'peak': 1, 'warmup': 60, 'decay': 60}, '100 steps'),
+        (wsd(warmup_steps=60, decay_steps=60), '100 steps'),
+        (wsd(warmup_steps=0.5, decay_steps=1), 'warmup_steps=0.5 must be an integer at'),
+        (wsd(warmup_steps=True, decay_steps=1), 'warmup_steps=True must be an integer'),
+        (wsd(warmup_steps='9', decay_steps=1), "warmup_steps='9' must be an integer"),
+        (wsd(warmup_fraction=2, decay_steps=1), 'warmup_fraction=2 must .* at most 1'),
+        (wsd(warmup_fraction=-0.1, decay_steps=1), 'warmup_fraction=-0.1 must be'),
+        (wsd(decay_steps=1), "schedule 'wsd' requires 'warmup_steps'"),
+        (
+            wsd(warmup_steps=1, warmup_fraction=0.1, decay_steps=1),
+            "'wsd' has warmup_steps and a fraction: give one of them",
+        ),
+        (
+            wsd(warmup_steps=0, decay_steps=0, first_steps=100) | {'name': 'wsd_twice'},
+            'first_steps=100 must be between 0 and 100',
+        ),
     ],
 )
 def test_errors_name_what_is_wrong_in_a_section(section, words):
@@ -87,16 +117,14 @@ def test_errors_name_what_is_wrong_in_a_section(section, words):
 
 def test_wsd_twice_is_two_runs_of_wsd():
     """Continued pretraining in one run: each part equals a run of its length."""
-    made = schedules.wsd_twice(0.5, warmup=3, decay=4, first=20, steps=32, again=2)
+    made = schedules.wsd_twice(
+        0.5, warmup_steps=3, decay_steps=4, first_steps=20, steps=32
+    )
     steps = jnp.arange(32)
     np.testing.assert_array_equal(
         np.asarray(made(steps)),
         [
             *np.asarray(schedules.wsd(0.5, 3, 4, 20)(jnp.arange(20))),
-            *np.asarray(schedules.wsd(0.5, 2, 4, 12)(jnp.arange(12))),
+            *np.asarray(schedules.wsd(0.5, 0, 4, 12)(jnp.arange(12))),
         ],
     )
-    with pytest.raises(ValueError, match='first=32 must be inside the 32 steps'):
-        schedules.make(
-            dict(name='wsd_twice', peak=1.0, warmup=0, decay=0, first=32), steps=32
-        )

@@ -31,7 +31,7 @@ def test_a_device_of_jax_has_the_peak_of_its_chip(kind):
     assert hardware.peak(kind) == (hardware.CHIPS[name].peak if name else None)
 
 
-@pytest.mark.parametrize('name', hardware.CHIPS)
+@pytest.mark.parametrize('name', sorted({*hardware.CHIPS} - {'core'}))
 def test_figures_are_plausible(name):
     chip = hardware.CHIPS[name]
     # float32 runs at an eighth of the speed of tensor cores.

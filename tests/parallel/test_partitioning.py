@@ -58,7 +58,7 @@ def outline(objective, sizes, words=WORDS, **changes):
         phases=[dict(objective=dict(name=objective, **OBJECTIVES[objective][0]))],
         data=dict(folder='', row_length=LENGTH, batch_size=ROWS),
         mesh=sizes,
-        telemetry=dict(every=0),
+        telemetry=dict(every_steps=0),
     )
     config = settings.plain(config | changes)
     mesh = sharding.make_mesh(devices=jax.devices()[: None if sizes else 1], **sizes)
@@ -191,7 +191,7 @@ def test_activations_stay_with_their_rows_for_every_objective(objective, capfd):
         ('mlm', MESHES[2], dict(model=section('bert', 'blockwise')), {}),
         ('mlm', MESHES[1], dict(model=section('modernbert')), {}),
         ('mlm', MESHES[2], dict(model=section('modernbert', 'blockwise')), {}),
-        ('hybrid', MESHES[0], dict(telemetry=dict(every=2)), dict(looks=1)),
+        ('hybrid', MESHES[0], dict(telemetry=dict(every_steps=2)), dict(looks=1)),
         ('mlm', MESHES[0], dict(accumulate=3), dict(parts=3)),
         ('mlm', MESHES[0], dict(model=section(scan=False, remat='full')), {}),
     ],

@@ -31,8 +31,8 @@ def settings(folder, **changes):
     changes = {
         'mesh': dict(data=-1, fsdp=1, tensor=1),
         'phases': (dict(objective=dict(name='mlm', rate=0.3)),),
-        'evaluate': dict(every=STEPS, rate=0.15, max_rows=12),
-        'checkpoint': dict(every=100, keep=2),
+        'evaluate': dict(every_steps=STEPS, rate=0.15, max_rows=12),
+        'checkpoint': dict(every_steps=100, keep=2),
         **changes,
     }
     (folder / 'changes.json').write_text(json.dumps(changes))
@@ -124,9 +124,9 @@ def test_two_processes_are_one_and_resume_each_other(folder, tmp_path):
 # Killed after step 6, between two checkpoints.
 JOB = dict(
     steps=12,
-    checkpoint=dict(every=4, keep=2),
-    evaluate=dict(every=0, rate=0.15, max_rows=12),
-    watchdog=dict(seconds=60, pause=180),
+    checkpoint=dict(every_steps=4, keep=2),
+    evaluate=dict(every_steps=0, rate=0.15, max_rows=12),
+    watchdog=dict(seconds=60, pause_seconds=180),
 )
 
 
@@ -422,8 +422,8 @@ def test_orbax_which_communicates_is_not_called_within_a_block(
         'sync_global_processes',
         lambda *_, **__: met.append(processes._BLOCK.get()),
     )
-    short = dict(steps=2, evaluate=dict(every=0, rate=0.15, max_rows=12))
-    config = settings(folder, **short, checkpoint=dict(every=1, keep=2))
+    short = dict(steps=2, evaluate=dict(every_steps=0, rate=0.15, max_rows=12))
+    config = settings(folder, **short, checkpoint=dict(every_steps=1, keep=2))
     tiny.train(config, tmp_path / 'first')
     begins = config | {'init_from': dict(path=str(tmp_path / 'first')), 'model': {}}
     tiny.train(begins, tmp_path / 'second')

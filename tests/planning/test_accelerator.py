@@ -95,7 +95,7 @@ def hybrid(folder, devices, dtype, **model):
         model=dict(name='transformer', preset='toy', depth=2, dtype=dtype) | model,
         phases=[dict(objective=dict(name='hybrid', predictor_width=32))],
         mesh=dict(data=-1, fsdp=1, tensor=1),
-        telemetry=dict(every=0),
+        telemetry=dict(every_steps=0),
     )
     mesh = sharding.make_mesh(**config['mesh'], devices=devices)
     made = recipes.outline(settings.plain(config), mesh)
@@ -144,7 +144,7 @@ def test_memory_is_as_planned(tmp_path):
 
 
 def test_train_learns(tmp_path):
-    mesh, never = dict(data=-1, fsdp=1, tensor=1), dict(every=0)
+    mesh, never = dict(data=-1, fsdp=1, tensor=1), dict(every_steps=0)
     config = tiny.config(tmp_path, mesh=mesh, evaluate=never, telemetry=never)
     tiny.train(config, tmp_path / 'run')
     lines = tiny.log(tmp_path / 'run')

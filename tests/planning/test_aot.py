@@ -7,7 +7,6 @@ import pytest
 from jepa_text.parallel import hardware
 from jepa_text.planning import aot, targets
 from jepa_text.settings import config_file
-from jepa_text.training import config as settings
 
 
 def test_topologies_by_name():
@@ -49,7 +48,7 @@ def test_targets_are_described(name):
 
 def small():
     """A config whose step compiles in seconds."""
-    config = settings.plain(config_file.shared('pretrain').get_config('mlm,210m'))
+    config = config_file.read('pretrain:mlm,size=210m')
     model = dict(name='transformer', preset='tiny', heads=2, kv_heads=2, width=128)
     config['model'] = model | dict(dtype='bfloat16', remat='names', depth=3)
     config['data'] |= dict(batch_size=8, row_length=256)

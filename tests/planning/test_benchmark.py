@@ -7,22 +7,18 @@ import pytest
 from ml_collections import ConfigDict
 
 from jepa_text.planning import benchmark, worker
-from jepa_text.settings import schema
+from jepa_text.settings import config_file, schema
 
 CONFIG = Path(__file__).parents[2] / 'configs' / 'benchmark.py'
 
 ONE = dict(name='one', objective=dict(name='mlm'))
 
 
-def module():
-    names = {}
-    exec(compile(CONFIG.read_text(), str(CONFIG), 'exec'), names)
-    return names
-
-
-def config(cases, **changes):
-    made = ConfigDict(module()['get_config'](cases))
-    made.update(vocab_size=64, rows=4, row_length=16, rounds=2, steps_a_round=1, warmup=1)
+def config(argument, **changes):
+    made = ConfigDict(config_file.read(f'benchmark:{argument}'))
+    made.update(
+        vocab_size=64, rows=4, row_length=16, rounds=2, steps_a_round=1, warmup_steps=1
+    )
     sizes = dict(width=16, depth=1, heads=2, kv_heads=2, ffn_width=32)
     made.model = dict(name='transformer', scan=False, **sizes)
     made.update(changes)
@@ -60,19 +56,19 @@ def test_mfu_is_of_the_peak_of_a_known_device():
 
 
 def test_sweep_changes_one_setting():
-    made = config('batch,2,6').to_dict()
+    made = config('batch,values=2,6').to_dict()
     assert [benchmark.resolve_case(made, case)['rows'] for case in made['cases']] == [
         2,
         6,
     ]
-    made = config('remat,none,names').to_dict()
+    made = config('remat,values=none,names').to_dict()
     models = [benchmark.resolve_case(made, case)['model'] for case in made['cases']]
     assert [model.pop('remat') for model in models] == ['none', 'names']
     assert models[0] == models[1]
 
 
 def test_preset_sets_the_size():
-    made = module()['get_config']('objectives').to_dict()
+    made = config_file.read('benchmark:objectives')
     made = schema.resolved(benchmark.Config, made)
     assert made['model'].keys().isdisjoint(('width', 'depth', 'heads', 'ffn_width'))
     other = dict(name='bert', preset='base')
@@ -83,9 +79,9 @@ def test_preset_sets_the_size():
     ('changes', 'words'),
     [
         (dict(rounds=0), 'rounds=0'),
-        (dict(warmup=0), 'warmup=0'),
+        (dict(warmup_steps=0), 'warmup_steps=0'),
         (dict(cases=(ONE, ONE)), 'duplicate case names: one'),
-        (dict(cases=(ONE | {'against': 'three'},)), "against 'three'.*: one"),
+        (dict(cases=(ONE | {'against': 'three'},)), "against='three'.*: one"),
         (dict(cases=(ONE | {'agianst': 'one'},)), "no key 'agianst'.*'against'"),
         (dict(cases=(ONE | {'side': 'theirs'},)), "case 'one'.side='theirs'"),
         # This is found by the process of the case.

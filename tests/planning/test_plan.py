@@ -22,8 +22,7 @@ PRETRAIN = str(config_file.folder() / 'pretrain.py')
 
 def config_of(argument, **changes):
     """A preset of configs/pretrain.py."""
-    given = config_file.shared('pretrain').get_config(argument)
-    return settings.plain(given) | changes
+    return settings.plain(config_file.read(f'pretrain:{argument}')) | changes
 
 
 @functools.cache
@@ -46,25 +45,34 @@ def flops_of(argument):
 @pytest.fixture(scope='module')
 def study():
     """The plan of the paper's MLM on its machine."""
-    return pretrain('mlm,610m')
+    return pretrain('mlm,size=610m')
 
 
 def flops_of_2507_00994(objective, size):
     """FLOPs per step in the paper, whose MLM head also scores all positions."""
-    encoder = flops_of(f'{objective},{size}')['encoder']
-    return encoder + flops_of(f'clm,{size}')['lm_head']
+    encoder = flops_of(f'{objective},size={size}')['encoder']
+    return encoder + flops_of(f'clm,size={size}')['lm_head']
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', ['t4', 'l4'])
 def test_small_gpu_presets_fit(name):
-    given = config_file.shared('small_gpu').get_config(f'mlm,{name}')
-    config = settings.plain(given)
+    config = settings.plain(config_file.read(f'small_gpu:mlm,gpu={name}'))
     made = plan.make(config, hardware.Options(**config['plan']))
     assert made.devices == 1 and made.fits(made.chip)
     (phase,) = made.phases
     assert phase.tokens == 32_768 and phase.rows_at_once == phase.rows
     # The peak is for the dtype of the model.
+    assert not any('set model.dtype' in line for line in tables.notes(made))
+
+
+@pytest.mark.slow
+def test_the_small_encoder_takes_two_hours_on_two_cores():
+    config = settings.plain(config_file.shared('small').get_config())
+    made = plan.make(config, hardware.Options(**config['plan']))
+    assert made.devices == 2 and 1.5 < made.seconds(made.chip, made.mfu) / 3600 < 2.5
+    # 16 MB in float16, as it is shipped.
+    assert 4e6 < sum(made.phases[-1].parameters.values()) < 8e6
     assert not any('set model.dtype' in line for line in tables.notes(made))
 
 
@@ -111,14 +119,14 @@ def test_step_time_is_bounded_by_the_state(study):
 @pytest.mark.slow
 def test_planning_a_billion_parameters_takes_seconds():
     start = time.process_time()
-    made = pretrain('clm_jepa_mlm,1b', 'v5p:64')
+    made = pretrain('clm_jepa_mlm,size=1b', 'v5p:64')
     assert time.process_time() - start < 30
     assert [phase.name for phase in made.phases] == ['clm', 'hybrid']
     assert sum(made.phases[0].parameters.values()) == 1_409_482_944
     assert made.phases[0].memory.state['target'] == 0
     assert made.phases[1].memory.state['target'] == 4 * 1_187_856_576
     clm, hybrid = (phase.count for phase in made.phases)
-    assert 1.1 < hybrid.model / sum(flops_of('mlm,1b').values()) < 1.35
+    assert 1.1 < hybrid.model / sum(flops_of('mlm,size=1b').values()) < 1.35
     # Layers are partly recomputed; full recomputation would be a third more.
     assert 1.0 < clm.program / clm.model < 1.34
 
@@ -150,7 +158,7 @@ def test_state_is_as_large_as_the_inputs_of_the_compiled_step(tmp_path):
 @pytest.mark.slow
 def test_tensor_axis_splits_heads_and_ffn():
     """Their activations are halved; layer inputs and other activations are not."""
-    config = config_of('mlm,210m')
+    config = config_of('mlm,size=210m')
     config['model'] |= dict(depth=3)
     config['data'] |= dict(batch_size=8)
 
@@ -203,7 +211,7 @@ def test_max_rows_fit_and_one_more_does_not(study):
 
 @pytest.mark.slow
 def test_effects_of_microbatches_and_sharding_on_memory(study):
-    made = pretrain('mlm,610m', fsdp=8, accumulate=2)
+    made = pretrain('mlm,size=610m', fsdp=8, accumulate=2)
     one, less = (p.phases[0].memory for p in (study, made))
     assert (study.phases[0].rows_at_once, made.phases[0].rows_at_once) == (6, 3)
     # Norms are not sharded.
@@ -215,7 +223,7 @@ def test_effects_of_microbatches_and_sharding_on_memory(study):
 def test_phases_with_different_row_lengths():
     """The same number of tokens in longer rows."""
     tiny_one = dict(name='transformer', preset='tiny', depth=1)
-    config = config_of('mlm,210m', model=tiny_one)
+    config = config_of('mlm,size=210m', model=tiny_one)
     mlm = config['phases'][0]
     short = dict(mlm, steps=40_000, data=dict(row_length=1024, batch_size=2304))
     long = dict(mlm, data=dict(row_length=8192, batch_size=288), rope_theta=160_000.0)
@@ -244,13 +252,15 @@ def test_tables_are_complete(study):
     _, rows = tables.cost(study)
     assert rows[0][0] == 'mi250x:192' and rows[0][-1] is None
     assert len(rows) == len(hardware.CHIPS)
-    dear = dataclasses.replace(study, options=hardware.Options('mi250x:192', price=2.0))
+    dear = dataclasses.replace(
+        study, options=hardware.Options('mi250x:192', dollars_per_chip_hour=2.0)
+    )
     hours = study.seconds(study.chip, study.mfu) / 3600 * 192
     assert tables.cost(dear)[1][0][-1] == f'{2 * hours:,.2f}'
 
 
 def test_a_run_that_does_not_fit_has_no_price(study):
-    config = config_of('mlm,210m')
+    config = config_of('mlm,size=210m')
     config['data'] |= dict(batch_size=64)
     options = hardware.Options(**config['plan'] | {'hardware': 'v5e'})
     made = plan.make(config, options)
@@ -306,7 +316,7 @@ def test_float32_is_planned_at_its_own_speed(study):
 
 
 def test_command_needs_no_workdir_and_has_flags(capsys):
-    command = ['jepa-text', 'plan', f'--config={PRETRAIN}:mlm,35m']
+    command = ['jepa-text', 'plan', f'--config={PRETRAIN}:mlm,size=35m']
     flags = ['--hardware=v5e:4', '--mfu=0.3', '--price=1.5']
     assert main.main([*command, *flags]) == 0
     out = capsys.readouterr().out
@@ -319,14 +329,14 @@ def test_command_needs_no_workdir_and_has_flags(capsys):
         ('--hardware=v9', "hardware='v9'"),
         ('--hardware=h100:7', '1152 rows per step are not a multiple of 7'),
         ('--mfu=40', 'plan.mfu=40 must be a number above 0 and at most 1'),
-        ('--price=-1', 'price=-1'),
+        ('--price=-1', 'dollars_per_chip_hour=-1'),
         ('--config.plan.vocab_size=0', 'The size of the vocabulary is unknown'),
         ('--config.plan.hardwear=h100', 'hardwear'),
         ('--compile=mi250x', 'absent devices does not support mi250x'),
     ],
 )
 def test_invalid_options_are_rejected(flag, words, capsys):
-    command = ['jepa-text', 'plan', f'--config={PRETRAIN}:mlm,210m', *flag.split()]
+    command = ['jepa-text', 'plan', f'--config={PRETRAIN}:mlm,size=210m', *flag.split()]
     assert main.main(command) == 2
     assert words in capsys.readouterr().err
 

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import pickle
 
+import hypothesis
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +16,7 @@ from jepa_text.data import tokenizers
 from jepa_text.models import pooling, transformer
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
-from jepa_text.pretrained import base, load
+from jepa_text.pretrained import base, labels, load
 from jepa_text.settings import resolve
 
 TEXT = 'the whale saw a captain of the union in her garden at night'
@@ -69,20 +70,55 @@ def test_vectors_do_not_depend_on_the_batch(model, pool):
 
 
 @pytest.mark.slow
-def test_rows_are_sharded_over_devices(model):
-    mesh = sharding.make_mesh(data=2, fsdp=2)
-    shapes = jax.eval_shape(lambda: model.params)
-    params = jax.device_put(model.params, sharding.shardings(shapes, mesh))
-    shared = dataclasses.replace(model, params=params)
-    seen = []
-    _, devices = sharding.on_rows(print, params)
-    on, _ = sharding.on_rows(
-        lambda _, x: seen.append(x.sharding.shard_shape(x.shape)), params
+@pytest.mark.parametrize(
+    ('shape', 'axes', 'rows'),
+    [
+        ((2, 2), ('data', 'fsdp'), 4),
+        ((4,), ('fsdp',), 4),
+        ((2, 2), ('tensor', 'data'), 2),
+    ],
+)
+def test_a_model_is_sharded_when_it_is_loaded(model, tmp_path, shape, axes, rows):
+    kind = labels.Labels(labels=(1, 2, 3))
+    network = Network(model.network.encoder, kind)
+    head = jax.jit(lambda: network.init(1))()['task_head']
+    tuned = dataclasses.replace(
+        model, network=network, params={**model.params, 'task_head': head}, kind=kind
     )
-    on(params, np.zeros((8, 3)))
-    assert devices == 4 and seen == [(2, 3)]
-    assert_allclose(shared.encode(TEXTS), model.encode(TEXTS), atol=1e-5)
-    assert_allclose(shared.encode(TEXTS[:1]), model.encode(TEXTS[:1]), atol=1e-5)
+    mesh, traced = jax.make_mesh(shape, axes), []
+    total = jax.jit(lambda model: traced.append(model) or sum_of(model))
+    for name, one in (('plain', model), ('tuned', tuned)):
+        one.save(tmp_path / name)
+        shared, again = (load.load(tmp_path / name, mesh=mesh) for _ in range(2))
+        up = shared.params['encoder']['layers']['ffn']['up']['kernel']
+        assert len(up.sharding.device_set) == 4
+        sizes = sharding.shardings(model.params, sharding.completed(mesh))
+        assert up.sharding == sizes['encoder']['layers']['ffn']['up']['kernel']
+        assert_allclose(total(shared), sum_of(one), rtol=1e-4)
+        assert total(again) == total(shared)
+        assert_allclose(shared.encode(TEXTS), one.encode(TEXTS), atol=1e-5)
+        assert_allclose(shared.encode(TEXTS[0]), one.encode(TEXTS[0]), atol=1e-5)
+        _, devices = sharding.on_rows(print, shared.params)
+        assert devices == rows
+    assert len(traced) == 2
+    answers = (one.predict(TEXTS) for one in (shared, tuned))
+    for one, two in zip(*answers, strict=True):
+        assert one['label'] == two['label'] and type(one['label']) is int
+    shared = load.load(tmp_path / 'plain', mesh=mesh)
+    ((first, *_),), ((second, *_),) = (
+        one.fill('the <mask> saw') for one in (shared, model)
+    )
+    assert first[0] == second[0]
+    assert_allclose(first[1], second[1], rtol=1e-4)
+
+
+def sum_of(model):
+    return sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(model))
+
+
+def test_a_mesh_has_axes_of_the_table(tmp_path):
+    with pytest.raises(ValueError, match='axes batch; expected some of data, fsdp'):
+        load.load(tmp_path, mesh=jax.make_mesh((4,), ('batch',)))
 
 
 def test_no_texts_give_an_empty_array(model):
@@ -96,16 +132,42 @@ def test_what_is_not_a_text_is_rejected(model, other):
         model.encode(['the whale', other])
 
 
-def test_texts_may_be_one_string_or_any_iterable(model):
+@pytest.mark.parametrize(
+    ('texts', 'kind'),
+    [
+        (None, 'NoneType'),
+        (7, 'int'),
+        (b'the whale', 'bytes'),
+        ({'the whale': 1}, 'dict'),
+        ({'the whale', 'a captain'}, 'set'),
+        (pandas.DataFrame({'text': ['the whale']}), 'DataFrame'),
+        (np.array('the whale'), 'ndarray'),
+        (np.array([['the whale']]), 'ndarray'),
+    ],
+)
+def test_what_has_no_order_or_no_texts_is_refused(model, texts, kind):
+    """A table would be the names of its columns, and a set has an order by chance."""
+    with pytest.raises(ValueError, match=f'a list of texts, but got a {kind}: put'):
+        model.encode(texts)
+
+
+@hypothesis.settings(max_examples=9, deadline=None)
+@hypothesis.given(
+    hypothesis.strategies.lists(hypothesis.strategies.sampled_from(TEXTS), max_size=5)
+)
+def test_texts_may_be_one_string_or_any_iterable(model, texts):
     """As in sentence-transformers."""
-    texts = ['the whale', 'a captain']
-    vectors_ND = model.encode(texts, progress=True)
-    given = (tuple(texts), np.array(texts), iter(texts), pandas.Series(texts, [7, 9]))
-    for other in given:
-        np.testing.assert_array_equal(model.encode(other), vectors_ND)
-    vector_D = model.encode('the whale', normalize=True)
-    unit_D = vectors_ND[0] / np.linalg.norm(vectors_ND[0])
-    assert_allclose(vector_D, unit_D, atol=1e-5)
+    vectors_ND = model.encode(texts, batch_size=4)
+    assert vectors_ND.shape == (len(texts), 64) and vectors_ND.dtype == np.float32
+    column = pandas.Series(texts, range(7, 7 + len(texts)), dtype=object)
+    array = np.array(texts, dtype=object)
+    for given in (tuple(texts), array, iter(texts), column):
+        assert_allclose(model.encode(given), vectors_ND, atol=1e-5)
+    for text, vector_D in zip(texts[:1], vectors_ND):
+        assert_allclose(model.encode(text), vector_D, atol=1e-5)
+        unit_D = vector_D / np.linalg.norm(vector_D)
+        assert_allclose(model.encode(text, normalize=True), unit_D, atol=1e-5)
+        assert ''.join(model.tokens(text)) == f'<bos>{text}<eos>'
 
 
 def test_a_model_is_a_pytree(model):

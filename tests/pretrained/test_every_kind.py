@@ -52,7 +52,7 @@ def test_a_saved_model_gives_the_same_answers(tmp_path, kind, rows):
     tuned = dataclasses.replace(
         model, network=made.grid.network, params=found.params, kind=made.kind
     )
-    saved.write(tmp_path / 'kept', tuned, made.kind)
+    saved.write(tmp_path / 'kept', tuned)
     part = made.task.test
     answers = load.load(tmp_path / 'kept').predict(part.first, part.second)
     said = [finetune._prediction(answer) for answer in answers]

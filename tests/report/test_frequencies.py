@@ -21,8 +21,8 @@ def test_a_run_that_learned_nothing_warns(folder, tmp_path, capsys, learns):
         mesh=dict(data=-1),
         steps=80 if learns else 1,
         schedule=dict(name='constant', value=1e-2 if learns else 1e-9),
-        evaluate=dict(every=80, rate=0.15, max_rows=8),
-        telemetry=dict(every=0),
+        evaluate=dict(every_steps=80, rate=0.15, max_rows=8),
+        telemetry=dict(every_steps=0),
     )
     tiny.train(config, tmp_path / 'run')
     printed = capsys.readouterr().err

@@ -169,7 +169,7 @@ def test_markdown_has_what_the_page_shows(tmp_path):
     assert text.startswith('# T\n\nLead.\n\nOne.\n\nTwo.\n\n## Losses\n')
     assert '|  | loss | note |\n| --- | ---: | --- |\n' in text
     assert '| a\\|b | 2.000 | – |\n| c | −0.250 | x |\n\nNats.' in text
-    assert text.endswith('## Curves\n\n![Loss](figures/02-0.svg)\n')
+    assert text.endswith('## Curves\n\n![Loss: nats by steps.](figures/02-0.svg)\n')
 
 
 def test_intervals_use_a_minus_sign():
@@ -187,3 +187,33 @@ def test_names_that_look_like_markup_are_shown_as_they_are():
         *(r'\_\_mlm\_\_', r'\*a\*', r'\<mask>', r'\`b\`', 'clm_half_1'),
         *(r'\~\~c\~\~', r'\[d](e)'),
     ]
+
+
+def test_every_figure_has_a_text_for_who_does_not_see_it(page):
+    shown = re.findall(r'<svg[^>]*>', page)
+    assert len(shown) == 2 and all('role="img" aria-label="' in one for one in shown)
+    assert 'y by step, of mlm, &lt;script&gt;' in shown[0]
+
+
+@pytest.mark.parametrize(
+    'values, told',
+    [
+        ({'a': 0.9, 'b': 0.7}, '`b` not better than'),
+        ({'a': 0.9, 'b': 0.95}, 'all better than'),
+        ({'a': 0.8}, 'not better than'),  # equal is not better
+        ({'a': 0.81}, '; better than'),
+        ({'a': 0.1, 'b': 0.2, 'c': math.nan}, 'none better than'),
+        (
+            dict.fromkeys('abcde', 0.5) | {'f': 0.9, 'g': 0.1},
+            '`f` 0.900 to `g` 0.100; 6 not',
+        ),
+    ],
+)
+def test_scores_are_told_beside_the_strongest_control(values, told):
+    values = {name: (x, math.nan, math.nan) for name, x in values.items()}
+    controls = {'largest class': 0.5, 'TF-IDF': 0.8, 'lost': math.nan}
+    said = report.scores('accuracy', values, controls)
+    assert told in said and said.endswith(' the strongest control, TF-IDF, 0.800.')
+    losses = report.scores('loss', {'a': (0.4, 0.3, 0.5)}, controls, lower=True)
+    assert losses.startswith('loss: `a` 0.400 ± 0.100; better than the strongest control')
+    assert report.scores('loss', {'a': (math.nan,) * 3}, controls) == ''

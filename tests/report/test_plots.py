@@ -1,6 +1,7 @@
 """Figures contain the given numbers, are deterministic and leave no global state."""
 
 import io
+import itertools
 import sys
 
 import children
@@ -160,3 +161,55 @@ def test_a_constant_with_rounding_is_drawn_flat():
     axes = plots.curves({'run': (steps, values)}, 'lambda', '').axes[0]
     low, high = axes.get_ylim()
     assert low < 0 < 0.5 < 1 < high
+
+
+NAMES = (
+    'clm25_42k',
+    'a model with a long name, bag of embeddings',
+    'x',
+    'mlm, untrained',
+)
+
+
+@pytest.mark.parametrize('count', [1, 3, 4])
+@pytest.mark.parametrize('kind', ['curves', 'errors', 'dots'])
+def test_no_text_of_a_figure_overlaps_another_or_its_edge(kind, count):
+    """With axes that are labelled, and a description for who does not see it."""
+    intervals = {x: (x / 7, x / 8, x / 6) for x in (1e-5, 2e-5, 5e-5, 1e-4)}
+    drawn = {
+        'curves': lambda own: plots.curves(
+            {name: ([1, 1000, 20_000], [5.0, 4.0, n]) for n, name in enumerate(own)},
+            *('Held-out masked loss, one position before', 'nats per token'),
+            *({'unigram entropy': 4.5}, 'FLOPs'),
+        ),
+        'errors': lambda own: plots.errors(
+            dict.fromkeys(own, intervals), 'Rates', 'accuracy', 'learning rate', log=True
+        ),
+        'dots': lambda own: plots.dots(
+            {name: {'x': (0.5, 0.4, 0.6)} for name in own},
+            *('Masked loss', 'nats per token', plots.styles(['x'])),
+        ),
+    }[kind](NAMES[:count])
+    described = plots.described(drawn)
+    assert all(one in described for one in NAMES[:count] if kind != 'dots')
+    boxes = boxes_of(drawn)
+    for (first, one), (second, two) in itertools.combinations(boxes.items(), 2):
+        assert not one.overlaps(two), (first, second)
+    for name, box in boxes.items():
+        corners = [*box.min, *(drawn.bbox.max - box.max)]
+        assert min(corners) > -1, name
+
+
+def boxes_of(figure):
+    """{text: its box} of all that is drawn."""
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    assert axes.get_xlabel() and (axes.get_ylabel() or axes.get_yticklabels())
+    found = [figure._suptitle, axes.xaxis.label, axes.yaxis.label, *axes.texts]
+    found += [one for legend in figure.legends for one in legend.get_texts()]
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = sorted(axis.get_view_interval())
+        # Others are not drawn.
+        found += [t.label1 for t in axis.get_major_ticks() if low <= t.get_loc() <= high]
+    found = [one for one in found if one.get_text().strip()]
+    return {one.get_text(): one.get_window_extent() for one in found}

@@ -303,7 +303,7 @@ def test_kill_during_a_save_leaves_the_earlier_step_intact(tmp_path):
 
 
 def test_the_newest_steps_and_those_of_keep_at_are_kept(tmp_path):
-    _save(tmp_path, *range(1, 9), keep=2, keep_at=(2, 3, 70))
+    _save(tmp_path, *range(1, 9), keep=2, keep_at_steps=(2, 3, 70))
     assert _steps(tmp_path) == ['2', '3', '7', '8']
 
 

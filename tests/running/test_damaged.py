@@ -19,8 +19,8 @@ from jepa_text.running import metrics
 CHANGES = dict(
     steps=4,
     phases=(dict(objective=dict(name='mlm')),),
-    checkpoint=dict(every=2, keep=2),
-    evaluate=dict(every=0, rate=0.15, max_rows=16),
+    checkpoint=dict(every_steps=2, keep=2),
+    evaluate=dict(every_steps=0, rate=0.15, max_rows=16),
 )
 
 
@@ -110,7 +110,7 @@ def test_a_changed_model_config_raises(run):
     _, workdir = run
     path = workdir / 'config.json'
     config = json.loads(path.read_text())
-    path.write_text(json.dumps(config | {'log_every': 7}))
+    path.write_text(json.dumps(config | {'log_every_steps': 7}))
     load.load(workdir)  # may change
     config['phases'][0]['objective']['rate'] = 0.31
     path.write_text(json.dumps(config))

@@ -18,8 +18,8 @@ REFERENCES = Path(__file__).parents[1] / 'references'
 CHANGES = dict(
     phases=(dict(objective=dict(name='mlm')),),
     steps=6,
-    checkpoint=dict(every=2, keep=2),
-    evaluate=dict(every=0, rate=0.15, max_rows=12),
+    checkpoint=dict(every_steps=2, keep=2),
+    evaluate=dict(every_steps=0, rate=0.15, max_rows=12),
 )
 
 

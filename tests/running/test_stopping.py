@@ -19,8 +19,8 @@ def config(folder):
         folder,
         steps=4,
         phases=(dict(objective=dict(name='mlm')),),
-        checkpoint=dict(every=1, keep=2),
-        evaluate=dict(every=0, rate=0.15, max_rows=16),
+        checkpoint=dict(every_steps=1, keep=2),
+        evaluate=dict(every_steps=0, rate=0.15, max_rows=16),
     )
 
 
@@ -53,7 +53,7 @@ HANGS = """
 
 @pytest.mark.slow
 def test_the_watchdog_starts_before_anything_that_can_block(tmp_path):
-    hanging = config(tmp_path) | {'watchdog': {'seconds': 0.2, 'pause': 0.2}}
+    hanging = config(tmp_path) | {'watchdog': {'seconds': 0.2, 'pause_seconds': 0.2}}
     given = json.dumps(hanging)
     done = children.run('-c', HANGS, given, cwd=tmp_path, code=exits.HUNG)
     assert 'in wait' in done.stderr

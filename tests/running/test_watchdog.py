@@ -30,7 +30,7 @@ def ended(monkeypatch, live, seconds=0.2, pause=10):
     """Whether the watchdog ends the process while `live` runs."""
     codes = []
     monkeypatch.setattr(watchdog.os, '_exit', codes.append)
-    with watchdog.Watchdog(seconds=seconds, pause=pause) as dog:
+    with watchdog.Watchdog(seconds=seconds, pause_seconds=pause) as dog:
         live(dog)
     return codes == [exits.HUNG]
 

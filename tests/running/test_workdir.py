@@ -13,7 +13,7 @@ from jepa_text.running import workdir
 CONFIG = {
     'name': 'run',
     'phases': [{'steps': 10, 'objective': {'name': 'mlm', 'rate': 0.3}}],
-    'checkpoint': {'every': 5, 'keep': 2},
+    'checkpoint': {'every_steps': 5, 'keep': 2},
     'betas': (0.9, 0.95),
     'clip': None,
 }
@@ -93,10 +93,10 @@ def test_at_most_ten_differences_are_listed(begun):
 
 def test_only_keys_in_may_change_can_change(begun):
     path = begun()
-    kept = CONFIG | {'checkpoint': {'every': 5, 'keep': 9}}
+    kept = CONFIG | {'checkpoint': {'every_steps': 5, 'keep': 9}}
     assert _opened(path, kept, 'checkpoint.keep')['checkpoint']['keep'] == 9
-    every = CONFIG | {'checkpoint': {'every': 7, 'keep': 9}}
-    with pytest.raises(ValueError, match=r'checkpoint\.every: 5 -> 7'):
+    every = CONFIG | {'checkpoint': {'every_steps': 7, 'keep': 9}}
+    with pytest.raises(ValueError, match=r'checkpoint\.every_steps: 5 -> 7'):
         _opened(path, every, 'checkpoint.keep', 'check')
     _opened(path, every, 'checkpoint')
 

@@ -50,7 +50,7 @@ def later(**phase):
 
 
 HALF = "dtype='float16'.*Available: bfloat16, float32"
-WSD = dict(name='wsd', peak=1.0, warmup=1, decay=1)
+WSD = dict(name='wsd', peak=1.0, warmup_steps=1, decay_steps=1)
 WHOLE = dict(data=-1, fsdp=1, tensor=1)
 # (changes of a valid config, what the message must say).
 FAULTS = {
@@ -58,14 +58,17 @@ FAULTS = {
         (dict(steps=10**10), 'steps=10000000000 must be an integer at least 0 and'),
         (dict(seed=-1), 'seed=-1'),
         (dict(accumulate=0), 'accumulate=0 must be an integer at least 1'),
-        (dict(log_every=1.5), 'log_every=1.5'),
+        (dict(log_every_steps=1.5), 'log_every_steps=1.5'),
         (dict(stop_after_skips=0), 'stop_after_skips=0'),
         (dict(name=object), 'The config contains a value that JSON does not support'),
         (dict(profile_steps=[None, 1]), r'profile_steps\[0\]=None must be'),
         (dict(telemetry=None), 'telemetry=None must be a section'),
         (dict(mesh='all'), "mesh='all' must be a section"),
         (dict(watchdog=dict(seconds=True)), 'watchdog.seconds=True'),
-        (dict(watchdog=dict(pause=-1)), 'watchdog.pause=-1 must be a number at'),
+        (
+            dict(watchdog=dict(pause_seconds=-1)),
+            'watchdog.pause_seconds=-1 must be a num',
+        ),
         (dict(checkpoint__keep=0), 'checkpoint.keep=0 must be an integer at least'),
         (dict(evaluate__max_rows=0), 'evaluate.max_rows=0'),
         (dict(evaluate__rate=1e-4), 'rate=0.0001 masks less than one'),
@@ -96,14 +99,21 @@ FAULTS = {
     'phases': (
         (dict(phases=(1,)), r'phases\[0\]=1 must be a section, as dict.objective'),
         (later(at_switch=dict(rewam=3)), "at_switch has no key 'rewam'"),
-        (later(at_switch=dict(rewarm=-3)), 'rewarm=-3'),
+        (later(at_switch=dict(rewarm_steps=-3)), 'rewarm_steps=-3'),
+        (later(at_switch=dict(rewarm_steps=0.5)), 'rewarm_steps=0.5 must be an integer'),
+        (later(at_switch=dict(rewarm_fraction=3)), 'fraction=3 must be .* and at most 1'),
+        (
+            later(at_switch=dict(rewarm_steps=3, rewarm_fraction=0.3)),
+            'at_switch has rewarm_steps and a fraction: give one of them',
+        ),
         (later(at_switch=dict(reset='(')), 'not a valid regular expression'),
         (later(steps=1.5), 'steps=1.5'),
+        (later(fraction=2), r'phases\[1\].fraction=2 must be .* and at most 1'),
         (later(lenght=3), 'lenght'),
-        (dict(steps=1, phases=[MLM[0] | dict(share=0.5)] * 2), 'at least one step'),
-        (later(steps=2, share=0.5), 'give one of them'),
+        (dict(steps=1, phases=[MLM[0] | dict(fraction=0.5)] * 2), 'at least one step'),
+        (later(steps=2, fraction=0.5), 'give one of them'),
         (
-            dict(phases=(MLM[0] | dict(at_switch=dict(rewarm=1)),)),
+            dict(phases=(MLM[0] | dict(at_switch=dict(rewarm_steps=1)),)),
             'phases.0: at_switch is only for later phases',
         ),
     ),
@@ -117,12 +127,15 @@ FAULTS = {
     ),
     'schedule': (
         (dict(schedule=WSD | dict(peak=float('inf'))), 'peak=inf must be a finite'),
-        (dict(schedule=WSD | dict(decay=float('inf'))), 'decay=inf must be a finite'),
+        (
+            dict(schedule=WSD | dict(decay_steps=float('inf'))),
+            'steps=inf must be an integer',
+        ),
         (dict(schedule=WSD | dict(peak=-1.0)), "'wsd': peak=-1.0"),
         (dict(schedule=WSD | dict(peak='x')), "peak='x' must be a"),
-        (dict(schedule=WSD | dict(warmup=-5)), 'warmup=-5'),
+        (dict(schedule=WSD | dict(warmup_steps=-5)), 'warmup_steps=-5'),
         (
-            dict(schedule=dict(name='warmup_cosine', peak=1.0, warmup=24)),
+            dict(schedule=dict(name='warmup_cosine', peak=1.0, warmup_steps=24)),
             r'warmup \(24\) takes all 24',
         ),
     ),
@@ -157,11 +170,11 @@ def test_faults_are_reported_before_anything_is_written(changes, words, folder, 
 
 @pytest.mark.slow
 def test_the_config_of_a_workdir_is_checked_on_resume(folder, tmp_path):
-    config = changed(folder, steps=2, evaluate__every=0)
+    config = changed(folder, steps=2, evaluate__every_steps=0)
     tiny.train(config, tmp_path)
     saved = json.loads((tmp_path / 'config.json').read_text())
     # As a config that was written before these keys existed.
-    for name in ('clip_norm', 'log_every'):
+    for name in ('clip_norm', 'log_every_steps'):
         del saved[name]
     del saved['data']['repeat']
     (tmp_path / 'config.json').write_text(json.dumps(saved))
@@ -185,7 +198,7 @@ FILES = {
     'name': ('def get_config():\n    return x\n', "line 2: NameError: name 'x'"),
     'key': ('def get_config():\n    return {}[1]\n', 'line 2: KeyError: 1'),
     'no_function': ('config = 3\n', 'does not define a function get_config'),
-    'argument': ('def get_config(size):\n    pass\n', "missing 1 required .*'size'"),
+    'argument': ('def get_config(size):\n    pass\n', "mine.py requires 'size'"),
 }
 
 
@@ -233,8 +246,8 @@ def test_the_exit_code_of_skipped_steps():
 def test_a_run_whose_last_loss_is_not_finite_does_not_end_well(folder, tmp_path):
     """Steps are skipped, fewer in a row than would stop the run, except at the end."""
     config = changed(folder, steps=4, stop_after_skips=100)
-    config |= dict(schedule=dict(name='constant', value=1e38), log_every=1)
-    config['evaluate']['every'] = config['telemetry']['every'] = 0
+    config |= dict(schedule=dict(name='constant', value=1e38), log_every_steps=1)
+    config['evaluate']['every_steps'] = config['telemetry']['every_steps'] = 0
     for _ in range(2):
         with pytest.raises(exits.Diverged, match='the run ended, but the .* not finite'):
             tiny.train(config, tmp_path / 'run')

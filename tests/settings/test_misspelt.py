@@ -22,11 +22,15 @@ SHIPPED = [
     ('study', 'quickstart', None),
     ('study', 'collapse', None),
     *(('train', 'toy', preset) for preset in PRESETS),
-    *(('train', 'pretrain', f'{preset},35m') for preset in PRESETS),
-    *(('train', 'pretrain', f'clm_mlm,{size}') for size in ('210m', '610m', '1b')),
+    *(('train', 'pretrain', f'{preset},size=35m') for preset in PRESETS),
+    *(('train', 'pretrain', f'clm_mlm,size={size}') for size in ('210m', '610m', '1b')),
     *(
         ('train', 'cpt', text)
-        for text in ('hf:x,12k', 'runs/a,2k,mntp', 'runs/a,9,mlm,toy')
+        for text in (
+            'hf:x',
+            'runs/a,steps=2000,objective=mntp',
+            'runs/a,steps=9,size=toy',
+        )
     ),
     ('analyze', 'analyze', 'models=runs/a,tasks=bundled,sst2@x'),
     *(('benchmark', 'benchmark', name) for name in ('peer', 'objectives')),
@@ -40,8 +44,7 @@ def tokenizer():
 
 
 def read(file, argument):
-    config = config_file.shared(file).get_config(*filter(None, [argument]))
-    return schema.plain(config)
+    return config_file.read(':'.join(filter(None, [file, argument])))
 
 
 @functools.cache

@@ -82,7 +82,7 @@ def test_a_section_without_a_name_is_merged_into_the_default():
         ({'many': {'size': 1}}, 'many={.*} must be a list'),
         ({'steps': [1, -1]}, r'steps\[1\]=-1 must be an integer at least 0'),
         ({'steps': [None, 1]}, r'steps\[0\]=None must be an integer'),
-        ({'how': 'c'}, "how='c' is invalid; choices: 'a', 'b'"),
+        ({'how': 'c'}, "how='c'. .*Available: a, b"),
         ({'is_on': 1}, 'is_on=1 must be True or False'),
         ({'name': None}, 'name=None must be a string'),
         ({'rate': 'x'}, "rate='x' must be a number above 0 or a section"),
@@ -183,6 +183,16 @@ def test_a_missing_section_is_merged_with_its_default():
     made = schema.read(Root, config)
     assert made.made == {'name': 'adamw', 'b1': 0.9, 'b2': 0.99}
     assert made.inner == Inner(size=2)
+
+
+def test_a_length_in_steps_replaces_a_fraction_and_vice_versa():
+    before = {'schedule': {'name': 'wsd', 'warmup_fraction': 0.1, 'decay_steps': 9}}
+    settings = [('schedule.warmup_steps', '3'), ('schedule', '{"decay_fraction": 0.5}')]
+    set_to = {'name': 'wsd', 'warmup_steps': 3, 'decay_fraction': 0.5}
+    assert config_file.with_settings(Root, before, settings) == {'schedule': set_to}
+    both = [*settings, ('schedule.warmup_fraction', '0.1')]
+    with pytest.raises(ValueError, match='--config.schedule.warmup_steps and --config.s'):
+        config_file.with_settings(Root, before, both)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from jepa_text.settings import config_file
 from jepa_text.study import study
 
 FOLDER = Path(__file__).parents[2] / 'configs' / 'studies'
-NAMES = sorted(path.stem for path in FOLDER.glob('*.py'))
+# Those of the papers, each with its claims at three scales.
+NAMES = sorted({path.stem for path in FOLDER.glob('*.py')} - {'downstream'})
 
 
 def shipped(name, scale, seeds=None):

@@ -96,7 +96,7 @@ def test_missing_logs_are_reported_as_unknown(study):
 
 
 def test_a_budget_adds_up_over_phases():
-    made = budgets.Budget(((0, 10, 100, 5.0), (10, 30, 100, 7.0)))
+    made = budgets.Budget(((0, 10, 100, 5.0), (10, 30, 100, 7.0)), 9)
     assert made.steps == 30
     np.testing.assert_allclose(made.flops([0, 4, 10, 11, 30]), [0, 20, 50, 57, 190])
     np.testing.assert_allclose(made.tokens([0, 30]), [0, 3000])

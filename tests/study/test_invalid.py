@@ -10,7 +10,7 @@ from jepa_text.parallel import exits
 from jepa_text.study import study
 
 CLM, MLM = dict(objective=dict(name='clm'), steps=6), dict(objective=dict(name='mlm'))
-WSD = dict(name='wsd', peak=1e-3, warmup=0, decay=50)
+WSD = dict(name='wsd', peak=1e-3, warmup_steps=0, decay_steps=50)
 
 
 def runs(*names, **more):
@@ -43,7 +43,7 @@ def whole(tmp_path_factory):
         steps=14,
         data=dict(row_length=32, batch_size=8, repeat=True),
         model=dict(name='transformer', preset='tiny', depth=1, scan=False),
-        evaluate=dict(every=1, max_rows=4, tasks=('bundled',)),
+        evaluate=dict(every_steps=1, max_rows=4, tasks=('bundled',)),
         prepare=dict(source=source, tokenizer='bundled', row_length=32, shards=1),
         study=dict(tasks=[]),
         **runs('a', 'b'),
@@ -83,7 +83,10 @@ KNOWN_AT_ONCE = [
         "run 'b': .*rate",
     ),
     (only(schedule=WSD), "run 'a': .*exceed"),
-    (dict(checkpoint=dict(every=0)), "run 'a': checkpoint.every=0 saves no checkpoint"),
+    (
+        dict(checkpoint=dict(every_steps=0)),
+        "run 'a': checkpoint.every_steps=0 saves none",
+    ),
     (dict(engine=dict(jobs=0)), 'engine.jobs=0'),
     (dict(engine=dict(name='beam')), 'engine.name=.beam.'),
     # What is reported.
@@ -136,7 +139,7 @@ def test_missing_tasks_are_reported_by_a_dry_run(whole, capsys):
     """They are not an error, as they may exist on the machine that trains."""
     made, folder = whole
     tasks = exam(tasks=(dict(name='sst2', path='nowhere/SST-2'),))
-    made = made | tasks | dict(evaluate=dict(every=1, tasks=('unknown',)))
+    made = made | tasks | dict(evaluate=dict(every_steps=1, tasks=('unknown',)))
     study.study(made, folder / 'ahead', dry_run=True)
     said = capsys.readouterr().out
     assert 'the study would fail: examine.x: There is no file or folder nowhere' in said

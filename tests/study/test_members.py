@@ -55,7 +55,7 @@ def test_a_run_may_have_its_own_data_settings(tmp_path):
 
 def test_a_section_without_a_name_changes_that_of_the_study():
     """As on the command line; it does not fall back to the default."""
-    wsd = dict(name='wsd', peak=1e-3, warmup=3, decay=2)
+    wsd = dict(name='wsd', peak=1e-3, warmup_steps=3, decay_steps=2)
     constant = dict(name='constant', value=1e-2)
     runs = (
         dict(name='a', phases=MLM, schedule=dict(peak=1e-2), model=dict(depth=1)),
@@ -88,7 +88,7 @@ def test_a_member_that_has_begun_keeps_its_config(tmp_path):
 def test_machine_and_logging_settings_may_change(tmp_path):
     first = enrolled(tmp_path)
     begin(tmp_path, 'a')
-    others = dict(log_every=3, checkpoint=dict(every=2), plan=dict(price=2.0))
+    others = dict(log_every_steps=3, checkpoint=dict(every_steps=2), plan=dict(mfu=0.2))
     assert enrolled(tmp_path, **others) == first
     configs = members.configs(made(), tmp_path / 'moved' / 'rows')
     assert members.enroll(tmp_path, configs) == first

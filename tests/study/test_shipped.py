@@ -5,8 +5,9 @@ import functools
 import pytest
 from config_of import FOLDER, NAMES, shipped
 
+from jepa_text.running import budget
 from jepa_text.settings import config_file
-from jepa_text.study import arms, finetuned, forecast, members, papers, sweeps
+from jepa_text.study import arms, finetuned, forecast, members, papers, study, sweeps
 from jepa_text.training import config as settings
 
 SCALES = ('paper', 'desk', 'smoke')
@@ -112,7 +113,7 @@ def test_the_paper_scale_has_the_numbers_of_the_paper():
         '1b',
     ]
     schedule = one['mlm40']['schedule']
-    assert (schedule['peak'], schedule['warmup'], schedule['decay']) == (5e-4, 2000, 2000)
+    assert schedule == dict(name='wsd', peak=5e-4, warmup_steps=2000, decay_steps=2000)
     assert one['mlm40']['data']['batch_size'] * 2048 == 2_359_296
     rates = {run['phases'][-1]['objective'].get('rate') for run in one.values()}
     assert rates == {0.2, 0.3, 0.4, 0.5, None}
@@ -131,21 +132,46 @@ def test_every_balance_has_the_same_baselines():
     assert made['mlm_flops']['baseline'] == 'flops'
 
 
-@pytest.mark.parametrize(
-    'argument, words',
-    [
-        ('scale=huge', "scale='huge' is not one of paper, desk, smoke"),
-        ('size=1b', "'size' is not one of scale, seeds."),
-        ('seeds=0', "seeds='0' must be an integer"),
-        ('seeds=x', "seeds='x' must be an integer"),
-    ],
-)
-def test_wrong_arguments_are_rejected(argument, words):
-    with pytest.raises(ValueError, match=words):
-        config_file.read(f'{FOLDER / "pfs.py"}:{argument}')
-
-
 def test_runs_do_not_take_keys_of_the_study():
     config = shipped('finetune_stability', 'smoke')
     for one in settings.of_runs(config).values():
         assert not one.keys() & {'examine', 'report', 'study', 'runs', 'seeds'}
+
+
+@pytest.mark.parametrize(
+    'scale', ['smoke', pytest.param('small', marks=pytest.mark.slow)]
+)
+def test_arms_of_downstream_differ_in_their_phases_alone(scale, tmp_path):
+    """Equal steps, but for the baseline of equal FLOPs; a quarter of CLM in each of its
+    places; what is compared exists, and shared steps are trained once."""
+    (tmp_path / 'sets').mkdir()
+    (tmp_path / 'sets/trec.jsonl').touch()
+    name = f'studies/downstream:scale={scale},corpus={tmp_path},seeds=1'
+    config = study.plain(config_file.read(name))
+    made = {
+        one.rpartition('/')[0]: own
+        for one, own in members.configs(config, tmp_path).items()
+    }
+    found = {
+        one.name: one
+        for one in forecast.of_members(
+            {n: own | {'prepare': config['prepare']} for n, own in made.items()}, tmp_path
+        )
+    }
+    steps = config['steps']
+    assert steps == (16 if scale == 'smoke' else 732)
+    assert {name for name, one in found.items() if one.steps != steps} == {'mlm_flops'}
+    flops = [found[name].flops(0) for name in ('mlm_flops', 'jepa_mlm')]
+    assert flops[0] == pytest.approx(flops[1], rel=0.05)
+    assert found['clm_jepa_mlm'].trained < steps and found['detour'].trained < steps
+    spans = {
+        name: budget.spans(own['phases'], steps)
+        for name, own in made.items()
+        if any(one['objective']['name'] == 'clm' for one in own['phases'])
+    }
+    quarter = steps // 4
+    assert spans['clm_mlm'] == spans['clm_jepa_mlm'] == [(0, quarter), (quarter, steps)]
+    (_, start), (_, stop), _ = spans['detour']
+    assert stop - start == quarter and abs((start + stop) - steps) <= 1
+    assert {name for pair in config['report']['compare'] for name in pair} == set(made)
+    finetuned.check(config['examine'], tasks=False)

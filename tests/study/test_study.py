@@ -46,8 +46,8 @@ def test_a_run_is_judged_by_its_own_masked_loss():
 def own_text(tmp_path_factory):
     """A study of one run of two steps, on documents without fields."""
     folder = tmp_path_factory.mktemp('study')
-    config = tiny.config(folder, steps=2, baseline='none', evaluate=dict(every=0))
-    config |= dict(telemetry=dict(every=0), checkpoint=dict(every=2, keep=1))
+    config = tiny.config(folder, steps=2, baseline='none', evaluate=dict(every_steps=0))
+    config |= dict(telemetry=dict(every_steps=0), checkpoint=dict(every_steps=2, keep=1))
     del config['phases']
     config['prepare'] = config_of.prepare_of(folder, 1200)
     config['data']['folder'] = ''

@@ -13,7 +13,7 @@ from jepa_text.study import forecast, members, study, tree, work
 
 CLM, MLM = dict(name='clm'), dict(name='mlm', rate=0.4)
 STEADY = dict(name='hybrid', latent=dict(momentum=0.99), balance=0.5, predictor_width=16)
-WSD = dict(name='wsd', peak=5e-4, warmup=2, decay=4)
+WSD = dict(name='wsd', peak=5e-4, warmup_steps=2, decay_steps=4)
 
 
 def phase(objective, steps=None, **more):
@@ -65,23 +65,23 @@ BASE = run(40, phase(CLM, 20), phase(MLM))
         (BASE, BASE | {'clip_norm': 0.5}, 0),
         (BASE, BASE | {'optimizer': dict(name='adamw', b2=0.9)}, 0),
         (BASE, BASE | {'data': dict(batch_size=4)}, 0),
-        (BASE, BASE | {'checkpoint': dict(every=3)}, 39),
+        (BASE, BASE | {'checkpoint': dict(every_steps=3)}, 39),
         (BASE, BASE | {'schedule': WSD | {'peak': 1e-3}}, 0),
-        (BASE, BASE | {'schedule': WSD | {'warmup': 3}}, 0),
-        (BASE, BASE | {'schedule': WSD | {'decay': 10}}, 30),
+        (BASE, BASE | {'schedule': WSD | {'warmup_steps': 3}}, 0),
+        (BASE, BASE | {'schedule': WSD | {'decay_steps': 10}}, 30),
         # A different section with the same learning rates.
         (
-            run(40, phase(MLM), schedule=WSD | {'warmup': 0}),
+            run(40, phase(MLM), schedule=WSD | {'warmup_steps': 0}),
             run(20, phase(MLM), schedule=5e-4),
             19,
         ),
         # Two equal phases are still two phases.
         (run(40, phase(CLM)), run(40, phase(CLM, 20), phase(CLM)), 20),
         (BASE, run(40, phase(CLM, 20), phase(MLM, at_switch=dict(reset='.*'))), 20),
-        (BASE, run(40, phase(CLM, 20), phase(MLM, at_switch=dict(rewarm=4))), 20),
+        (BASE, run(40, phase(CLM, 20), phase(MLM, at_switch=dict(rewarm_steps=4))), 20),
         (
-            run(40, phase(CLM, 20), phase(MLM, at_switch=dict(rewarm=0.2))),
-            run(30, phase(CLM, 20), phase(MLM, at_switch=dict(rewarm=4))),
+            run(40, phase(CLM, 20), phase(MLM, at_switch=dict(rewarm_fraction=0.2))),
+            run(30, phase(CLM, 20), phase(MLM, at_switch=dict(rewarm_steps=4))),
             26,
         ),
         # The objective depends on the length of its phase.
@@ -193,10 +193,12 @@ def test_a_run_that_gets_more_steps_is_not_done(tmp_path):
 @pytest.mark.slow
 def test_a_run_from_a_trunk_equals_the_run_from_scratch(tmp_path):
     """Bit for bit, in state and metrics: decays, switches and a shorter budget."""
-    base = tiny.config(tmp_path, steps=12, evaluate=dict(every=4, max_rows=16))
+    base = tiny.config(tmp_path, steps=12, evaluate=dict(every_steps=4, max_rows=16))
     del base['phases']
     base |= dict(
-        schedule=WSD | {'peak': 3e-3}, baseline='none', checkpoint=dict(every=5, keep=1)
+        schedule=WSD | {'peak': 3e-3},
+        baseline='none',
+        checkpoint=dict(every_steps=5, keep=1),
     )
     base['prepare'] = dict(
         source=dict(name='bundled'), tokenizer='bundled', row_length=32
@@ -214,9 +216,9 @@ def test_a_run_from_a_trunk_equals_the_run_from_scratch(tmp_path):
     assert trunks == dict(
         clm=None, short=('clm', 5), split=('clm', 5), jepa=('clm', 5), late=('jepa', 9)
     )
-    keep_at = {'clm': [5], 'jepa': [9]}
+    keep_at_steps = {'clm': [5], 'jepa': [9]}
     for name, config in configs.items():
-        config = work.with_milestones(config, keep_at.get(name, ()))
+        config = work.with_milestones(config, keep_at_steps.get(name, ()))
         work.train(name, config, str(tmp_path / 'study'), trunks[name])
     # At a branching step there is one more evaluation, also in copies of the log.
     more = {'clm': {5}, 'short': {5}, 'split': set(), 'jepa': {9}, 'late': set()}
@@ -224,7 +226,7 @@ def test_a_run_from_a_trunk_equals_the_run_from_scratch(tmp_path):
         alone, shared = tmp_path / 'alone' / name, tmp_path / 'study' / name
         state = tiny.train(config, alone)
         assert members.finished(shared, config)
-        steps = [*keep_at.get(name, ()), config['steps']]
+        steps = [*keep_at_steps.get(name, ()), config['steps']]
         assert restore.steps(shared / 'checkpoints') == steps
         # Only the last checkpoint is read, and nothing is trained.
         assert tiny.fingerprint(tiny.train(config, shared)) == tiny.fingerprint(state)

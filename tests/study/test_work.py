@@ -40,12 +40,12 @@ RUNS = dict(
 
 def config(folder, **changes):
     """Returns a study of four runs of one seed; two of them continue from another."""
-    made = tiny.config(folder, steps=14, evaluate=dict(every=5, max_rows=16))
+    made = tiny.config(folder, steps=14, evaluate=dict(every_steps=5, max_rows=16))
     del made['phases']
     made |= dict(
         baseline='none',
-        schedule=dict(name='wsd', peak=3e-3, warmup=2, decay=4),
-        checkpoint=dict(every=3, keep=2),
+        schedule=dict(name='wsd', peak=3e-3, warmup_steps=2, decay_steps=4),
+        checkpoint=dict(every_steps=3, keep=2),
         prepare=config_of.prepare_of(folder, 900),
         runs=[dict(name=name, **run) for name, run in RUNS.items()],
         study=dict(tasks=[]),

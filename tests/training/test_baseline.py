@@ -62,29 +62,29 @@ def test_no_baseline_and_a_matched_config_are_unchanged(folder, tmp_path):
 
 @pytest.mark.slow
 def test_the_schedule_stretches(folder, tmp_path):
-    by_steps = dict(name='wsd', peak=1e-3, warmup=4, decay=0.5)
+    by_steps = dict(name='wsd', peak=1e-3, warmup_steps=4, decay_fraction=0.5)
     given = config(folder, schedule=by_steps, baseline='flops')
     matched = completion.with_baseline(given, tmp_path)
     factor = matched['steps'] / 24
     assert factor > 1.05
-    assert matched['schedule'] == by_steps | {'warmup': round(4 * factor)}
+    assert matched['schedule'] == by_steps | {'warmup_steps': round(4 * factor)}
     constant = completion.with_baseline(given | {'schedule': 1e-3}, tmp_path)
     assert constant['schedule'] == 1e-3
 
 
-@pytest.mark.parametrize('rewarm', [6, 0.25])
+@pytest.mark.parametrize('rewarm', [dict(rewarm_steps=6), dict(rewarm_fraction=0.25)])
 def test_lengths_in_steps_of_a_phase_stretch_with_it(folder, tmp_path, rewarm):
     """Both at_switch and the masking rate; shares need no change."""
     rate = dict(name='linear', start=0.5, end=0.1, steps=8)
     given = config(folder, steps=24)
     given['phases'][1]['objective']['mlm'] = dict(rate=rate)
-    given['phases'][1]['at_switch'] = dict(rewarm=rewarm, reset='.*')
+    given['phases'][1]['at_switch'] = rewarm | dict(reset='.*')
     matched = completion.with_baseline(given | {'baseline': 'flops'}, tmp_path)
     first, second = matched['phases']
     ratio = matched['baseline']['ratios'][1]
     assert ratio > 1.05 and 'at_switch' not in first
-    asked = round(6 * ratio) if rewarm == 6 else 0.25
-    assert second['at_switch'] == dict(rewarm=asked, reset='.*')
+    asked = {key: round(6 * ratio) if x == 6 else x for key, x in rewarm.items()}
+    assert second['at_switch'] == asked | dict(reset='.*')
     assert second['objective']['rate'] == rate | {'steps': round(8 * ratio)}
     assert second['steps'] == round(12 * ratio)
 

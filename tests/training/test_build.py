@@ -80,10 +80,10 @@ class Depth:
 @pytest.mark.slow
 def test_custom_evaluations_run(tmp_path):
     config = tiny.config(tmp_path, steps=3, phases=(dict(objective=dict(name='mlm')),))
-    config['evaluate'] = dict(every=1)
+    config['evaluate'] = dict(every_steps=1)
 
     def make(recipe, section):
-        assert (recipe.steps, section.every) == (3, 1)
+        assert (recipe.steps, section.every_steps) == (3, 1)
         return Depth()
 
     train.train(config, tmp_path / 'run', (make,))

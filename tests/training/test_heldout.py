@@ -42,7 +42,7 @@ def folder(tmp_path_factory):
 def config(folder, *objectives, **changes):
     """Returns the config of a run on the cycle, with one phase per objective."""
     given = dict(
-        telemetry=dict(every=0),
+        telemetry=dict(every_steps=0),
         phases=tuple(
             dict(objective=one, **({} if one is objectives[-1] else {'steps': 1}))
             for one in objectives
@@ -57,10 +57,12 @@ def config(folder, *objectives, **changes):
 def test_mntp_is_scored_one_position_before(folder, tmp_path):
     """A nearly learned text has as low a loss on held-out rows of the same text."""
     steps = 60
-    schedule = dict(name='wsd', peak=1e-2, warmup=0.1, decay=0.3)
+    schedule = dict(name='wsd', peak=1e-2, warmup_fraction=0.1, decay_fraction=0.3)
     objective = dict(name='mntp', rate=0.15)
-    section = dict(every=steps, rate=0.15, max_rows=99)
-    changes = dict(steps=steps, schedule=schedule, log_every=steps, evaluate=section)
+    section = dict(every_steps=steps, rate=0.15, max_rows=99)
+    changes = dict(
+        steps=steps, schedule=schedule, log_every_steps=steps, evaluate=section
+    )
     tiny.train(config(folder, objective, **changes), tmp_path / 'run')
     log = {k: x for line in metrics.read(tmp_path / 'run') for k, x in line.items()}
     assert log['train/mntp_loss'] < 0.5
@@ -177,8 +179,8 @@ def test_a_phase_without_lm_head_is_reported_and_not_scored(
 ):
     """The phase that predicts tokens is scored."""
     monkeypatch.setattr(mntp, 'make', lambda tokenizer, length, steps: Wordless())
-    changes = dict(steps=3, checkpoint=dict(every=1, keep=3))
-    changes |= dict(evaluate=dict(every=1, rate=0.15, max_rows=16))
+    changes = dict(steps=3, checkpoint=dict(every_steps=1, keep=3))
+    changes |= dict(evaluate=dict(every_steps=1, rate=0.15, max_rows=16))
     tiny.train(
         config(folder, dict(name='mntp'), dict(name='mlm'), **changes), tmp_path / 'run'
     )

@@ -2,10 +2,8 @@
 
 import dataclasses
 import functools
-import importlib.util
 import json
 import shutil
-from pathlib import Path
 
 import hf_cases
 import jax
@@ -20,7 +18,7 @@ from jepa_text.data import prepare, tokenizers
 from jepa_text.optim import leaves, optimizers, schedules
 from jepa_text.pretrained import export, load
 from jepa_text.running import restore, workdir
-from jepa_text.settings import resolve
+from jepa_text.settings import config_file, resolve
 from jepa_text.training import completion, heldout, init_from, switches
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
@@ -37,7 +35,7 @@ def old(folder):
         steps=6,
         model=dict(name='transformer', preset='tiny', scan=True),
         phases=(dict(objective=dict(name='clm')),),
-        evaluate=dict(every=6, rate=0.15, max_rows=16),
+        evaluate=dict(every_steps=6, rate=0.15, max_rows=16),
     )
     tiny.train(config, folder / 'old')
     return folder / 'old'
@@ -46,8 +44,8 @@ def old(folder):
 def config_of(folder, old, steps=4, **changes):
     """Returns the config of an MLM run from the old one, which sets what is not given."""
     section = dict(path=str(old)) | changes.pop('init_from', {})
-    given = dict(init_from=section, model={}, phases=MLM, steps=steps, log_every=1)
-    given |= dict(evaluate=dict(every=4, rate=0.15, max_rows=16))
+    given = dict(init_from=section, model={}, phases=MLM, steps=steps, log_every_steps=1)
+    given |= dict(evaluate=dict(every_steps=4, rate=0.15, max_rows=16))
     return tiny.config(folder, **(given | changes))
 
 
@@ -88,7 +86,7 @@ def test_a_run_continues_from_the_end_of_another(folder, old, tmp_path, capsys):
     """Its first evaluation equals the last one of CLM, on the same rows."""
     made, state = begun(config_of(folder, old), tmp_path / 'new')
     last = tiny.log(old)[-1]
-    section = heldout.Config(every=4, rate=0.15, max_rows=16)
+    section = heldout.Config(every_steps=4, rate=0.15, max_rows=16)
     found = heldout.make(made, section).run(state.params, made.phases[0].network)
     assert len(found) == 6 and last['step'] == 6
     assert found == {name: last[name] for name in found}
@@ -102,8 +100,8 @@ def test_a_run_continues_from_the_end_of_another(folder, old, tmp_path, capsys):
 def test_resuming_is_exact_and_does_not_read_the_start(
     folder, old, tmp_path, monkeypatch
 ):
-    config = config_of(folder, old, steps=6, checkpoint=dict(every=2, keep=3))
-    config['evaluate'] = dict(every=0)
+    config = config_of(folder, old, steps=6, checkpoint=dict(every_steps=2, keep=3))
+    config['evaluate'] = dict(every_steps=0)
     straight = tiny.train(config, tmp_path / 'straight')
     # Another member of a study, which shares the first steps.
     trunk = tmp_path / 'straight', 2
@@ -259,15 +257,15 @@ def test_a_matched_run_takes_its_model_from_the_start(folder, old, tmp_path):
 @pytest.mark.slow
 def test_a_clm_run_uses_causal_attention(folder, old, tmp_path):
     """After loading and after export; tokens are then predicted one position before."""
-    model, (exported, _) = load.load(old), export.of_run(old)
-    for one in (model, exported, load.untrained(old)):
+    model = load.load(old)
+    for one in (model, load.untrained(old)):
         assert one.causal and one.shift == 1
     texts = ['The whale saw.', 'The whale spoke.']
     first, second = model.encode(texts, pool='cls')
     assert_array_equal(first, second)
     both = dataclasses.replace(model, causal=False).encode(texts, pool='cls')
     assert np.abs(both[0] - both[1]).max() > 0
-    export.write(exported, tmp_path / 'out')
+    export.write(model, tmp_path / 'out')
     again = load.load(f'hf:{tmp_path / "out"}')
     assert_allclose(again.encode(texts), model.encode(texts), atol=1e-5)
     heads = (jax.tree.leaves(one.params['lm_head']) for one in (model, again))
@@ -427,6 +425,25 @@ def foreign(folder):
     return path
 
 
+def test_a_start_without_a_head_gets_one_and_says_so(folder, tmp_path, capsys):
+    """A BertModel, as sentence-transformers saves its first module."""
+    of_encoder = {n: x for n, x in tensors_of('bert').items() if n.startswith('bert.')}
+    given = hf_cases.CASES['bert'][0] | dict(architectures=['BertModel'])
+    start = f'hf:{hf_cases.write(tmp_path, given, of_encoder)}'
+    config = config_of(folder, start, model=dict(vocab_rows=2048))
+    made, state = begun(config, tmp_path / 'run', modules=('encoder',))
+    said = f'{start} has no LM head; a new one is trained.'
+    assert capsys.readouterr().out.count(said) == 1
+    assert made.settings.init_from.head == 'new'
+    assert {*state.params['lm_head']} >= {'dense', 'bias'}  # tied, as BERT's is
+    layers = load.load(f'hf:{tmp_path}').params['encoder']['layers']
+    jax.tree.map(assert_array_equal, state.params['encoder']['layers'], layers)
+    # What is recorded is not said again.
+    (tmp_path / 'run' / 'checkpoints' / '1').mkdir(parents=True)
+    again = completion.with_init_from(settings.plain(config), tmp_path / 'run')
+    assert again['init_from']['head'] == 'new' and capsys.readouterr().out == ''
+
+
 @pytest.mark.slow
 def test_a_hugging_face_decoder_becomes_an_encoder(folder, foreign, tmp_path):
     text = '\n\n'.join(' '.join(hf_cases.WORDS[4 + i : 20 + i]) for i in range(16))
@@ -444,7 +461,7 @@ def test_a_hugging_face_decoder_becomes_an_encoder(folder, foreign, tmp_path):
         phases=(dict(objective=dict(name='mntp')),),
         optimizer=dict(name='adamw', lr_multipliers=(('layer_[01]/', 0.0),)),
         schedule=1e-3,
-        evaluate=dict(every=0),
+        evaluate=dict(every_steps=0),
     )
     state = tiny.train(config, tmp_path / 'run')
     imported = load.load(f'hf:{foreign}', adapt={})
@@ -515,16 +532,12 @@ def test_multipliers_scale_updates_exactly(name, scan):
 
 @pytest.mark.slow
 def test_the_config_of_continued_pretraining(old, foreign, tmp_path):
-    path = Path(__file__).parents[2] / 'configs' / 'cpt.py'
-    spec = importlib.util.spec_from_file_location('cpt', path)
-    cpt = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(cpt)
     for argument, steps, peak_at_0 in (
-        (f'hf:{foreign},2k', 2000, True),
-        (f'{old},22k,mntp', 22_000, False),
-        (f'{old},500', 500, False),
+        (f'hf:{foreign},steps=2000', 2000, True),
+        (f'{old},steps=22000,objective=mntp', 22_000, False),
+        (f'{old},steps=500', 500, False),
     ):
-        config = settings.plain(cpt.get_config(argument))
+        config = config_file.read(f'cpt:{argument}')
         assert config['steps'] == steps
         whole = completion.with_init_from(config)
         model = resolve.build('models', whole['model'], vocab_size=40)
@@ -535,17 +548,13 @@ def test_the_config_of_continued_pretraining(old, foreign, tmp_path):
         assert float(schedule(steps - 2001 if steps > 2000 else 0)) > 0
         objective = config['phases'][0]['objective']['name']
         assert objective == ('mntp' if 'mntp' in argument else 'mlm')
-    toy = settings.plain(cpt.get_config(f'{old},300,mlm,toy'))
-    assert toy['data']['folder'].startswith('runs/rows-128-old-')
-    assert toy['steps'] == 300
+    small = config_file.read(f'cpt:{old},steps=300,size=toy')
+    assert small['data']['folder'].startswith('runs/rows-128-old-')
+    assert small['steps'] == 300
     # Rows belong to the tokenizer of one start.
-    arguments = [
-        f'{path},2k,mlm{size}'
+    folders = [
+        config_file.read(f'cpt:{path},size={size}')['data']['folder']
         for path in ('hf:a/x', 'hf:b/x', 'runs/x')
-        for size in ('', ',toy')
+        for size in ('paper', 'toy')
     ]
-    folders = [cpt.get_config(one).data.folder for one in arguments]
     assert len(set(folders)) == 6 and 'runs/rows-cpt-x-' in folders[0]
-    for argument in (f'{old},soon', f'{old},2k,clm', f'{old},2k,mlm,big'):
-        with pytest.raises(ValueError, match='soon|clm|big'):
-            settings.plain(cpt.get_config(argument))

@@ -58,7 +58,7 @@ def profile(folder):
     """Prints what one hybrid step enters."""
     objective = dict(name='hybrid', balance=dict(name='sigmoid'), predictor_width=16)
     phases = (dict(objective=objective),)
-    config = tiny.config(folder, phases=phases, steps=1, evaluate=dict(every=0))
+    config = tiny.config(folder, phases=phases, steps=1, evaluate=dict(every_steps=0))
     from jepa_text.training import train
 
     seen = Profile()

@@ -76,7 +76,7 @@ def test_a_run_does_not_depend_on_the_default_implementation_of_keys(tmp_path, c
         tmp_path,
         steps=2,
         phases=(dict(objective=dict(name='hybrid', latent=latent)),),
-        evaluate=dict(every=0, rate=0.15, max_rows=8),
+        evaluate=dict(every_steps=0, rate=0.15, max_rows=8),
     )
     expected = tiny.fingerprint(tiny.train(config, tmp_path / 'run'))
     assert 'numbers' not in capsys.readouterr().err

@@ -8,7 +8,7 @@ from jepa_text.training import recipe as recipes
 from jepa_text.training import step as steps
 
 HYBRID = dict(name='hybrid', predictor_width=16, balance=0.5)
-SCHEDULE = dict(name='wsd', peak=3e-3, warmup=0.1, decay=0.2)
+SCHEDULE = dict(name='wsd', peak=3e-3, warmup_fraction=0.1, decay_fraction=0.2)
 
 
 @pytest.fixture(scope='module')
@@ -17,7 +17,7 @@ def step(tmp_path_factory):
     folder = tmp_path_factory.mktemp('programs')
 
     def of(**changes):
-        phases = dict(share=0.5, objective=dict(name='clm')), dict(objective=HYBRID)
+        phases = dict(fraction=0.5, objective=dict(name='clm')), dict(objective=HYBRID)
         config = tiny.config(folder, **dict(phases=phases) | changes)
         recipe = recipes.make(settings.plain(config))
         return steps.jitted(recipe, recipe.phases[-1])
@@ -30,9 +30,9 @@ def step(tmp_path_factory):
     [
         dict(seed=1),
         dict(name='other'),
-        dict(log_every=2),
-        dict(evaluate=dict(every=0)),
-        dict(checkpoint=dict(every=1, keep=1)),
+        dict(log_every_steps=2),
+        dict(evaluate=dict(every_steps=0)),
+        dict(checkpoint=dict(every_steps=1, keep=1)),
         dict(stop_after_skips=9),
     ],
 )
@@ -42,7 +42,10 @@ def test_what_is_outside_of_a_step_changes_no_program(step, change):
 
 def second(**changes):
     """Returns a change of the objective of the second phase."""
-    phases = dict(share=0.5, objective=dict(name='clm')), dict(objective=HYBRID | changes)
+    phases = (
+        dict(fraction=0.5, objective=dict(name='clm')),
+        dict(objective=HYBRID | changes),
+    )
     return dict(phases=phases)
 
 
@@ -57,16 +60,19 @@ def second(**changes):
         second(mlm=dict(tied=True)),
         second(predictor_width=32),
         dict(
-            phases=(dict(share=0.25, objective=dict(name='clm')), *second()['phases'][1:])
+            phases=(
+                dict(fraction=0.25, objective=dict(name='clm')),
+                *second()['phases'][1:],
+            )
         ),
         dict(optimizer=dict(name='adamw', b2=0.9)),
         dict(optimizer=dict(name='adamw', weight_decay=0.0)),
         dict(optimizer=dict(name='muon')),
         dict(schedule=SCHEDULE | dict(peak=2e-3)),
-        dict(schedule=SCHEDULE | dict(decay=0.3)),
+        dict(schedule=SCHEDULE | dict(decay_fraction=0.3)),
         dict(clip_norm=0.5),
         dict(accumulate=2),
-        dict(telemetry=dict(every=3)),
+        dict(telemetry=dict(every_steps=3)),
         dict(mesh=dict(data=2, fsdp=1, tensor=2)),
         dict(model=dict(name='transformer', preset='tiny', depth=2, scan=False)),
         dict(model=dict(name='transformer', preset='tiny', depth=1, dtype='bfloat16')),

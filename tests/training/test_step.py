@@ -49,7 +49,7 @@ def make(
     encoder = transformer.make('tiny', vocab_size=V, depth=1, scan=False)
     network = Network(encoder, objective)
     optimizer = optimizers.make(optimizer or {'name': 'adamw'})
-    schedule = schedules.make({'name': 'wsd', 'peak': 1e-2, 'warmup': 2, 'decay': 5}, 50)
+    schedule = schedules.wsd(1e-2, warmup_steps=2, decay_steps=5, steps=50)
     run = step.make_step(
         network,
         objective,
@@ -457,7 +457,7 @@ def test_missing_diagnostics_are_nan():
     'asked, every, wanted', [(0, 20, 20), (100, 20, 20), (5, 20, 5), (100, 0, 100)]
 )
 def test_a_balance_sets_the_frequency_of_diagnostics(asked, every, wanted):
-    balance = dict(name='gradient_ratio', every=every) if every else 0.5
+    balance = dict(name='gradient_ratio', every_steps=every) if every else 0.5
     objective = setup('hybrid', balance=balance).objective
     assert objective.diagnostics_every(asked) == wanted
 
@@ -465,7 +465,7 @@ def test_a_balance_sets_the_frequency_of_diagnostics(asked, every, wanted):
 @pytest.mark.slow
 def test_gradient_ratio_holds_its_ratio():
     """Also without telemetry."""
-    balance = dict(name='gradient_ratio', ratio=1.0, momentum=0.0, every=1)
+    balance = dict(name='gradient_ratio', ratio=1.0, momentum=0.0, every_steps=1)
     run = setup('hybrid', balance=balance, optimizer=dict(name='sgd'))
     state = begun = run.create()
     for _ in range(8):

@@ -29,8 +29,8 @@ def made(folder, *sections, at_switch=None, **changes):
         folder,
         steps=2 * len(phases),
         phases=phases,
-        evaluate=dict(every=0, rate=0.15, max_rows=0),
-        telemetry=dict(every=2),
+        evaluate=dict(every_steps=0, rate=0.15, max_rows=1),
+        telemetry=dict(every_steps=2),
         **changes,
     )
     config = settings.plain(config)

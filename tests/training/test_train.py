@@ -112,7 +112,7 @@ def test_settings_of_the_loop_change_no_bit(folder, tmp_path, capsys):
     budgeted = {**config, 'steps': 0, 'tokens': 4 * 8 * tiny.LENGTH - 5}
     state = tiny.train(budgeted | dict(profile_steps=(2, 3)), tmp_path / 'other')
     assert tiny.fingerprint(state) == tiny.fingerprint(plain)
-    assert ' without the embedding: encoder ' in capsys.readouterr().err
+    assert ' without the embedding, on 4 x cpu' in capsys.readouterr().err
     (trace,) = (tmp_path / 'other' / 'profile').rglob('*.xplane.pb')
     stages = trace.read_bytes()
     assert all(s in stages for s in (b'encoder', b'lm_head', b'optimizer', b'loss'))
@@ -128,25 +128,29 @@ def test_settings_of_the_loop_change_no_bit(folder, tmp_path, capsys):
 def test_parameters_and_flops_of_all_modules_are_said(folder, caplog):
     """Also those of a predictor that only a later phase has."""
     names = ('clm', 'hybrid')
-    phases = tuple(dict(objective=dict(name=x), share=0.5) for x in names)
+    phases = tuple(dict(objective=dict(name=x), fraction=0.5) for x in names)
     made = recipes.make(settings.plain(tiny.config(folder, steps=4, phases=phases)))
-    (line,) = [x for x in descriptions.introduction(made) if x.startswith('network')]
     params = made.shapes(made.phases[-1]).params
     predictor = sum(leaf.size for leaf in jax.tree.leaves(params['predictor']))
     assert 'predictor' not in made.shapes(made.phases[0]).params
-    assert f'predictor {predictor:,}' in line
-    rest = sum(leaf.size for leaf in jax.tree.leaves(params))
-    rest -= params['encoder']['embedding'].size
-    assert f', {rest:,} without the embedding: encoder ' in line
-    assert 'ffn' not in '\n'.join(descriptions.introduction(made))
+    total = sum(leaf.size for leaf in jax.tree.leaves(params))
+    rest = total - params['encoder']['embedding'].size
+    network, budget = descriptions.introduction(made)
+    assert network.startswith(
+        f'network  {total:,} parameters, {rest:,} without the embedding, on '
+    )
+    assert budget.startswith('budget   ')
+    compiling = 'compiling the training step'
+    assert descriptions.program(made, made.phases[0]) == [compiling]
     with caplog.at_level('INFO', 'jepa_text'):
-        assert 'ffn/up/kernel' in '\n'.join(descriptions.introduction(made))
-    for phase in made.phases:
-        flops = made.cost(phase)
-        line, attention = descriptions.program(made, phase)
-        assert line.startswith(f'FLOPs    {flops.model:.3g} per step: ')
-        assert ('predictor' in line) == (phase.index == 1) and 'lm_head' in line
-        assert attention.startswith('attention')
+        said = '\n'.join(descriptions.introduction(made))
+        assert 'ffn/up/kernel' in said and f'predictor {predictor:,}' in said
+        for phase in made.phases:
+            flops = made.cost(phase)
+            line, attention, last = descriptions.program(made, phase)
+            assert line.startswith(f'FLOPs    {flops.model:.3g} per step: ')
+            assert ('predictor' in line) == (phase.index == 1) and 'lm_head' in line
+            assert attention.startswith('attention') and last == compiling
 
 
 def test_mfu_only_counts_real_tokens(trained):
@@ -166,8 +170,8 @@ def test_nan_stops_the_run_with_the_state_saved(folder, tmp_path):
         folder,
         phases=(dict(objective=dict(name='mlm')),),
         schedule=dict(name='constant', value=1e30),
-        checkpoint=dict(every=100, keep=2),
-        evaluate=dict(every=0, rate=0.15, max_rows=0),
+        checkpoint=dict(every_steps=100, keep=2),
+        evaluate=dict(every_steps=0, rate=0.15, max_rows=1),
     )
     with pytest.raises(FloatingPointError, match='3 times in a row'):
         tiny.train(config, tmp_path / 'run')
@@ -182,8 +186,8 @@ def watched(folder, **changes):
         folder,
         steps=3,
         phases=(dict(objective=objective),),
-        telemetry=dict(every=changes.pop('every')),
-        evaluate=dict(every=0, rate=0.15, max_rows=0),
+        telemetry=dict(every_steps=changes.pop('every')),
+        evaluate=dict(every_steps=0, rate=0.15, max_rows=1),
         **changes,
     )
 
@@ -264,7 +268,7 @@ def test_changed_rows_are_rejected_on_resume(run, tmp_path):
     ('phases', 'spans'),
     [
         ([dict(objective={})], [(0, 100)]),
-        ([dict(share=0.25, objective={}), dict(objective={})], [(0, 25), (25, 100)]),
+        ([dict(fraction=0.25, objective={}), dict(objective={})], [(0, 25), (25, 100)]),
         (
             [dict(steps=99, objective={}), dict(steps=1, objective={})],
             [(0, 99), (99, 100)],
@@ -285,9 +289,10 @@ def drawn_schedule(rng, steps):
     name = rng.choice([*schedules.SCHEDULES])
     section = {'name': str(name)}
     for key in inspect.signature(schedules.SCHEDULES[name]).parameters:
-        if key in ('warmup', 'decay', 'first', 'again'):
-            in_steps = rng.random() < 0.5
-            section[key] = int(rng.integers(1, steps)) if in_steps else rng.random()
+        if key.endswith('_steps') and rng.random() < 0.5:
+            section[key] = int(rng.integers(1, steps))
+        elif key.endswith('_steps'):
+            section[key.replace('steps', 'fraction')] = rng.random()
         elif key != 'steps':
             section[key] = float(rng.uniform(0.1, 0.9))
     return section
@@ -304,7 +309,7 @@ def test_whatever_schedules_a_run_has_it_can_be_loaded(folder, tmp_path, monkeyp
             latent=dict(momentum=momentum),
             balance=dict(name='schedule', of=balance),
         )
-        first = dict(objective=dict(name='mlm', rate=rate), share=0.25)
+        first = dict(objective=dict(name='mlm', rate=rate), fraction=0.25)
         phases = (first, dict(objective=hybrid))
         size = rng.choice([dict(steps=160), dict(steps=0, tokens=160 * 8 * tiny.LENGTH)])
         config = settings.plain(tiny.config(folder, phases=phases, **size))

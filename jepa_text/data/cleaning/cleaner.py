@@ -42,9 +42,9 @@ class Cleaner:
         """Raises ValueError for a set without a text that is long enough to be searched
         for, and what tables.read raises."""
         self.config = config
-        read = [_read(one, config.min_overlap) for one in config.decontaminate]
+        read = [_read(one, config.min_overlap_words) for one in config.decontaminate]
         texts = [texts for texts, _ in read]
-        self._phrases = Phrases(texts, config.min_overlap, config.overlap)
+        self._phrases = Phrases(texts, config.min_overlap_words, config.overlap_words)
         self.sets = ()
         for one, (texts, files), short in zip(
             config.decontaminate, read, self._phrases.short, strict=True
@@ -52,9 +52,9 @@ class Cleaner:
             if len(texts) == short:
                 raise ValueError(
                     f'clean.decontaminate: none of the {short:,} texts of {one.path} '
-                    f'({", ".join(files) or "no file"}) has {config.min_overlap} words '
-                    'or more. Name the `fields` that contain text, or lower '
-                    'clean.min_overlap.'
+                    f'({", ".join(files) or "no file"}) has {config.min_overlap_words} '
+                    'words or more. Name the `fields` that contain text, or lower '
+                    'clean.min_overlap_words.'
                 )
             name = one.name or tables.stem(one.path)
             self.sets += (SetSummary(name, files, len(texts), short),)

@@ -175,10 +175,10 @@ def read(path):
     if not path.is_file():
         raise FileNotFoundError(
             f"No tokenizer at {path}. Give the path of a tokenizer.json, 'bundled' or "
-            'hf:NAME, or train one: jepa-text tokenizer '
-            '--config=tokenizer:bpe,32768,texts/ --workdir=tokenizer. Other '
-            'formats: AutoTokenizer.from_pretrained(X).save_pretrained(X) of '
-            'transformers writes a tokenizer.json.'
+            'hf:NAME, or train one: jepa-text tokenizer tokenizer:bpe,text=texts/ '
+            '--workdir=tokenizer. Other formats: '
+            'AutoTokenizer.from_pretrained(X).save_pretrained(X) of transformers writes '
+            'a tokenizer.json.'
         )
     try:
         content = json.loads(path.read_text(encoding='utf-8'))

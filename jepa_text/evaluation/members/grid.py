@@ -29,6 +29,7 @@ from jepa_text.models import memo, transformer
 from jepa_text.models.attention import attend
 from jepa_text.models.network import Network, key_from, key_of
 from jepa_text.pretrained import base
+from jepa_text.report import progress
 from jepa_text.running import numerics
 
 EMBEDDING = 'embedding'
@@ -91,38 +92,41 @@ class Grid:
         dtype = jnp.bfloat16 if is_low else jnp.float32
         return jax.tree.map(lambda x: jnp.asarray(x, dtype), params)
 
-    def train(self, rows, members, width=1, report=None):
+    def train(self, rows, members, width=1):
         """Yields (Member, params, losses_T) of each member.
 
         `params` has the layout of the given model, plus the head. A member whose losses
-        are NaN does not affect the others. `report` is called with the number of steps
-        finished so far, summed over members.
+        are NaN does not affect the others. A bar shows the steps of all members.
         """
         recipe, used, shape = self.recipe, self._used_tokens(rows), self.shape(rows)
-        for start in range(0, len(members), width):
-            group = list(members[start : start + width])
-            # All groups have one compiled shape; the copies that pad it are not yielded.
-            full = group + [group[-1]] * (width - len(group))
-            sizes = recipe.steps, recipe.batch_size
-            index_STB = np.stack([orders(len(rows), m.seed, *sizes) for m in full])
-            state = fitting.spread(self._fresh(full, used), len(full))
-            update = self.program(len(full), used, shape)
-            rate_S = np.array([m.learning_rate for m in full], np.float32)
-            loss_TS = []
-            for number, factor in enumerate(recipe.factors()):
-                batch = self._batch(rows, index_STB[:, number], used, shape)
-                state, loss_S = update(state, rate_S * factor, batch)
-                loss_TS.append(loss_S)
-                if report is not None and number:
-                    # A step is dispatched while the one before it still runs.
-                    jax.block_until_ready(loss_TS[number - 1])
-                    report(start * recipe.steps + number * len(group))
-            losses_ST = np.stack(jax.device_get(loss_TS), axis=1)
-            if report is not None:
-                report((start + len(group)) * recipe.steps)
-            for index, member in enumerate(group):
-                trained = jax.tree.map(lambda x, i=index: x[i], state[0])
-                yield member, self._final_params(trained, member, used), losses_ST[index]
+        with progress.Progress('fine-tune', len(members) * recipe.steps) as bar:
+            for start in range(0, len(members), width):
+                group = list(members[start : start + width])
+                # All groups have one compiled shape; copies that pad it are not yielded.
+                full = group + [group[-1]] * (width - len(group))
+                sizes = recipe.steps, recipe.batch_size
+                index_STB = np.stack([orders(len(rows), m.seed, *sizes) for m in full])
+                state = fitting.spread(self._fresh(full, used), len(full))
+                update = self.program(len(full), used, shape)
+                rate_S = np.array([m.learning_rate for m in full], np.float32)
+                loss_TS = []
+                for number, factor in enumerate(recipe.factors()):
+                    batch = self._batch(rows, index_STB[:, number], used, shape)
+                    state, loss_S = update(state, rate_S * factor, batch)
+                    loss_TS.append(loss_S)
+                    if number:
+                        # A step is dispatched while the one before it still runs.
+                        jax.block_until_ready(loss_TS[number - 1])
+                        bar.update(start * recipe.steps + number * len(group))
+                losses_ST = np.stack(jax.device_get(loss_TS), axis=1)
+                bar.update((start + len(group)) * recipe.steps)
+                for index, member in enumerate(group):
+                    trained = jax.tree.map(lambda x, i=index: x[i], state[0])
+                    yield (
+                        member,
+                        self._final_params(trained, member, used),
+                        losses_ST[index],
+                    )
 
     def lowered(self, rows, count):
         """Lowers the step of `count` members on the longest of the rows."""

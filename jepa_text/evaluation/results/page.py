@@ -6,8 +6,8 @@ from collections import Counter
 import numpy as np
 
 from jepa_text.evaluation import controls
-from jepa_text.evaluation.results import published, selection, summary
-from jepa_text.measures import statistics
+from jepa_text.evaluation.results import selection, summary
+from jepa_text.measures import power, statistics
 from jepa_text.report import page, plots
 
 METHODS = """Every member is one fine-tuning run: a model, a task, a learning rate and a
@@ -29,11 +29,17 @@ SEEDS_AND_TEXTS = """Seeds and texts: the variation between training runs and be
 sets; not used for verdicts. Of a single seed it is that between test sets alone, and
 another seed may lie outside."""
 SETTINGS = ('steps', 'batch_size', 'max_length', 'pooling', 'precision', 'how', 'width')
-LOST = {'not finite': 'ended without a finite loss', 'collapsed': 'collapsed'}
+LOST = {
+    'not finite': 'ended without a finite loss',
+    'collapsed': 'gave all texts one answer',
+}
+TOLD = 3  # tasks whose scores the answer tells
 _NONE = (None, math.nan, math.nan)  # of (mean, low, high)
 
 
-def write(path, lines, chosen, compared, tests=(), failures=None, instances=None):
+def write(
+    path, lines, chosen, compared, tests=(), failures=None, instances=None, facts=None
+):
     """Writes the page and returns its path.
 
     lines        of all members, as result_files.read returns them
@@ -43,68 +49,105 @@ def write(path, lines, chosen, compared, tests=(), failures=None, instances=None
     tests        sentences on the texts of the test sets
     failures     {name: error message}: failed members and damaged files
     instances    {(model, task): interval} of summary.over_instances
+    facts        {model: load.trained} of the models
     """
     rows, failures = summary.rows(chosen), failures or {}
     tasks = list(dict.fromkeys(row['task'] for row in rows))
     models = list(dict.fromkeys(row['model'] for row in rows if not row['control']))
     sections = [_overview(rows, tasks)] if len(tasks) > 1 else []
     for task in tasks:
-        sections += _task(task, lines, chosen, models, instances or {})
+        sections.append(_task(task, lines, chosen, models, instances or {}))
     if compared:
         sections.append(_verdicts(compared))
     sections.append(_failed(rows, failures))
     if tests:
         sections.append({'heading': 'Test sets', 'text': '\n\n'.join(tests)})
-    lead = headline(rows, compared)
-    if failures:
-        groups = 'group of members' if len(failures) == 1 else 'groups of members'
-        lead += f' {len(failures)} {groups} failed or were damaged: no results here.'
     trained = any(line['learning_rate'] for line in lines)
     title = 'Fine-tuning results' if trained else 'Zero-shot results'
-    sections.append(_methods(lines, chosen))
-    return page.write(path, title, lead, sections, f'Evaluation of {", ".join(models)}')
+    sections = [*filter(None, sections), _methods(lines, chosen)]
+    lead = answer(rows, compared, failures, instances)
+    what = described(lines, models, facts or {})
+    return page.write(path, title, lead, sections, what)
+
+
+def answer(rows, compared, failures=(), instances=None):
+    """Returns the scores of each task beside its controls, verdicts, and failures."""
+    scores = [
+        _score(task, rows, instances or {})
+        for task in dict.fromkeys(row['task'] for row in rows)
+    ]
+    parts = ['\n'.join(filter(None, scores[:TOLD])), headline(rows, compared)]
+    own = (Counter(row['statuses']) for row in rows if not row['control'])
+    counts = sum(own, Counter())
+    if lost := [f'{counts[s]} {w}' for s, w in LOST.items() if counts[s]]:
+        parts.append(f'Of {counts.total():,} fine-tuning runs, {" and ".join(lost)}.')
+    if failures:
+        groups = 'group of members' if len(failures) == 1 else 'groups of members'
+        parts.append(f'{len(failures)} {groups} failed or were damaged: no results here.')
+    return '\n\n'.join(filter(None, parts))
+
+
+def _score(task, rows, instances):
+    """Returns a sentence on the models of a task, and its strongest control."""
+    rows = [row for row in rows if row['task'] == task and row['standard']]
+    values = {row['model']: row['standard'].get(row['metric'], _NONE) for row in rows}
+    # Of one seed, the interval over texts is what there is.
+    for row in rows:
+        if row['n'] == 1 and (row['model'], task) in instances:
+            values[row['model']] = instances[row['model'], task]
+    known = {name: one for name, one in values.items() if one[0] is not None}
+    names = [row['model'] for row in rows if not row['control'] and row['model'] in known]
+    controls = {name: one[0] for name, one in known.items() if name not in names}
+    label = f'`{task}`, {rows[0]["metric"].replace("_", " ")}' if rows else ''
+    return page.scores(label, {name: known[name] for name in names}, controls)
 
 
 def headline(rows, compared):
-    """Summarizes verdicts, models no better than a control, and failures."""
-    tested = [pair for pair in compared if pair.result.test]
-    significant = sum(pair.p <= 1 - statistics.LEVEL for pair in tested)
+    """Returns which differences are significant, and how many seeds others would need."""
     models = {row['model'] for row in rows if not row['control']}
-    text = 'There is only one model, so nothing is compared.'
-    if len(models) > 1:
-        text = 'No verdict: without training there are no seeds.'
-    if tested:
-        text = (
-            f'Of {len(tested)} differences between models, {significant} are significant '
-            'over seeds.'
-        )
-    elif compared:
+    if len(models) < 2:
+        return 'No verdict: there is only one model, so nothing is compared.'
+    if not compared:
+        return 'No verdict: without training there are no seeds.'
+    tested = [pair for pair in compared if pair.result.test]
+    if not tested:
         seeds = max(pair.result.seeds for pair in compared)
-        text = (
+        return (
             f'No verdict: {statistics.MIN_SEEDS} seeds of both models are needed, and '
             f'there are {seeds}.'
         )
-    reached = [
-        f'`{row["model"]}` on {row["task"]}' for row in rows if _control_above(row, rows)
-    ]
-    if reached:
-        text += f' No better than a control: {", ".join(reached)}.'
-    counts = sum((Counter(row['statuses']) for row in rows), Counter())
-    lost = [f'{counts[s]} {w}' for s, w in LOST.items() if counts[s]]
-    return text + (f' Of all members, {" and ".join(lost)}.' if lost else '')
-
-
-def _control_above(row, rows):
-    """Returns whether a control of the task reaches the mean of a model."""
-    if row['control'] or not row['standard']:
-        return False
-    values = (
-        other['standard'].get(row['metric'], _NONE)[0]
-        for other in rows
-        if other['control'] and other['task'] == row['task']
+    others = [pair.result for pair in tested if pair.p > 1 - statistics.LEVEL]
+    text = (
+        f'Of {len(tested)} differences between models, {len(tested) - len(others)} are '
+        'significant over seeds.'
     )
-    mean = row['standard'][row['metric']][0]
-    return any(value is not None and value >= mean for value in values)
+    seeds = [power.needed(result, len(tested)) for result in others]
+    told = page.needed(f'The other {len(seeds)}', seeds, power.MAX_SEEDS)
+    return f'{text} {told}'.strip()
+
+
+def described(lines, models, facts):
+    """Returns what was compared, from the lines and {model: load.trained}."""
+    trained = [line for line in lines if line['learning_rate']]
+    tests = {line['task']: line['examples'][-1] for line in lines if 'examples' in line}
+    parts = [page.listed('model', models)]
+    if sizes := page.amounts([{'parameters': x.get('parameters')} for x in trained]):
+        parts[0] += f' of {sizes}'
+    if steps := page.amounts(facts.values()):
+        parts[0] += f', pretrained for {steps}'
+    if tests:
+        examples = page.span(tests.values())
+        parts.append(f'{page.listed("task", tests)} with {examples} test examples')
+    if trained:
+        steps, batch = (page.span(x[key] for x in trained) for key in SETTINGS[:2])
+        rates = map(summary.rate_text, sorted({x['learning_rate'] for x in trained}))
+        seeds = {line['seed'] for line in trained}
+        parts.append(
+            f'fine-tuned for {steps} steps of {batch} texts at '
+            f'{page.listed("learning rate", [*rates])} with {page.listed("seed", seeds)}'
+        )
+        parts.append(f'± is 95 % over {"seeds" if len(seeds) > 1 else "texts"}')
+    return f'{"; ".join(parts)}.'
 
 
 def _overview(rows, tasks):
@@ -123,7 +166,7 @@ def _overview(rows, tasks):
 
 
 def _task(task, lines, chosen, models, instances):
-    """Yields the section of a task, and that of its published values."""
+    """Returns the section of a task."""
     chosen = [choice for choice in chosen if choice.task == task]
     chosen.sort(key=lambda choice: bool(choice.first.get('control')))
     rows = summary.rows(chosen)
@@ -144,9 +187,7 @@ def _task(task, lines, chosen, models, instances):
         named = 'All learning rates', name, 'learning rate'
         figures.append(plots.errors(runs, *named, looks, log=True))
     table = _table(rows, metric, instances)
-    yield {'heading': task, 'table': table, 'figures': figures}
-    if known := [row for row in published.rows() if row['task'] == task]:
-        yield _published(rows, task, known)
+    return {'heading': task, 'table': table, 'figures': figures}
 
 
 def _by_rate(lines, chosen):
@@ -198,26 +239,6 @@ def _table(rows, metric, instances):
     }
 
 
-def _published(rows, task, known):
-    """Returns a table of a task's published values next to ours, in percent."""
-    cells = [(published.label_of(one), *published.cell_of(one)) for one in known]
-    for mode, metric in sorted({(mode, metric) for _, mode, metric, *_ in cells}):
-        for row in rows:
-            if interval := row[mode].get(metric):
-                reach = interval[2] - interval[0]
-                cells.append((row['model'], mode, metric, interval[0], reach))
-    return {
-        'table': {
-            'columns': ['published, and ours', 'definition', 'metric', 'percent', '95 %'],
-            'rows': [
-                [*names, 100 * value, f'± {100 * r:.2f}' if math.isfinite(r) else None]
-                for *names, value, r in cells
-            ],
-            'fold': f'Published values of {task}, compared with ours',
-        }
-    }
-
-
 def _verdicts(compared):
     rows = []
     for pair in compared:
@@ -239,7 +260,7 @@ def _verdicts(compared):
 
 
 def _failed(rows, failures):
-    """Returns the section of failed, collapsed and lost members, also without any."""
+    """Returns the section of failed, collapsed and lost members; falsy without any."""
     lines = []
     for row in rows:
         counts = [row['statuses'].get(status, 0) for status in ('done', *LOST)]
@@ -247,17 +268,12 @@ def _failed(rows, failures):
             lost = ', '.join(map(str, row['lost'])) or None
             lines.append([row['task'], row['model'], *counts, lost])
     columns = ['task', 'model', 'done', 'not finite', 'collapsed', 'seeds without any']
-    text = 'All members that were started ended with a finite loss.'
-    if lines or failures:
-        text = (
-            'Members without a finite loss have no values and are excluded from means; a '
-            'learning rate with such a member is selected only if every rate has one. '
-            'Collapsed members give the same answer to all examples and are included '
-            'with their values.'
-        )
-    return {
+    return (lines or failures) and {
         'heading': 'Failed members',
-        'text': text,
+        'text': 'Members without a finite loss have no values and are excluded from '
+        'means; a learning rate with such a member is selected only if every rate has '
+        'one. Collapsed members give the same answer to all examples and are included '
+        'with their values.',
         'table': lines and {'columns': columns, 'rows': lines},
         'details': failures,
     }

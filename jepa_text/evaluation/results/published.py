@@ -9,24 +9,11 @@ other notes on each table. Fields that do not apply are None. Tasks SC, TC, QA a
 means over three tasks each.
 """
 
-import math
 from pathlib import Path
-from typing import NamedTuple
 
 from jepa_text.files import checksums
 
 FILE = Path(__file__).with_name('published.json')
-PAPER = '2507.00994'  # the paper of the metric definitions `paper`
-
-
-class Cell(NamedTuple):
-    """A share by a definition of a metric, and half the width of its 95 % interval (NaN:
-    unknown)."""
-
-    mode: str
-    metric: str
-    value: float
-    reach: float
 
 
 def rows(**wanted):
@@ -42,21 +29,3 @@ def rows(**wanted):
         for row in checksums.read_json(FILE)['rows']
         if all(row[field] in values for field, values in allowed.items())
     ]
-
-
-def cell_of(row):
-    """Returns the Cell of a row; only 95 % intervals are kept."""
-    unit, is_first = 100 if row['unit'] == '%' else 1, row['paper'] == PAPER
-    interval = row['interval'] if is_first else None
-    reach = math.nan if interval is None else interval / unit
-    mode = 'paper' if is_first else 'standard'
-    return Cell(mode, row['metric'], row['value'] / unit, reach)
-
-
-def label_of(row):
-    """Returns a label like '210M mlm, 40% masked, 42000 steps (2507.00994)'."""
-    masking = row['masking'] and f'{row["masking"]:.0%} masked'
-    steps = row['steps'] and f'{row["steps"]} steps'
-    words = (f'{row["model"]} {row["objective"] or ""}'.strip(), masking)
-    words = (*words, row['pooling'], steps)
-    return f'{", ".join(filter(None, words))} ({row["paper"]})'

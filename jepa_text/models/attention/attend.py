@@ -26,6 +26,7 @@ from jepa_text.models.attention import (
     xla,
 )
 from jepa_text.parallel import activations, hardware, sharding
+from jepa_text.settings import resolve
 
 BACKENDS = {
     'xla': xla,
@@ -186,11 +187,7 @@ def choose(backend, request):
 
 def check(backend):
     """Raises ValueError for a name that is neither 'auto' nor a backend."""
-    if backend != 'auto' and backend not in BACKENDS:
-        raise ValueError(
-            f'attention backend {backend!r} does not exist; there are: auto, '
-            f'{", ".join(sorted(BACKENDS))}.'
-        )
+    resolve.check_choice('attention', backend, ('auto', *BACKENDS))
 
 
 def order(request):

@@ -27,7 +27,7 @@ RANGES = {
     'ratio': dict(minimum=1e-12, maximum=1e12),
     'initial': dict(minimum=1e-12, maximum=1 - 1e-12),
     'momentum': dict(minimum=0, below=1),
-    'every': dict(whole=True, minimum=1),
+    'every_steps': dict(whole=True, minimum=1),
 }
 
 
@@ -50,10 +50,7 @@ def make(section, steps):
         if not isinstance(rule, Balance):
             resolve.reject_user_code(name, f'make returned {rule!r}, not a Balance.')
         return rule
-    if not isinstance(name, str) or name not in RULES:
-        raise ValueError(
-            f'balance {name!r} does not exist; there are: {", ".join(RULES)}.'
-        )
+    resolve.check_choice('balance', name, RULES)
     given = {'steps': steps} if name == 'schedule' else {}
     return resolve.call(f'balance {name}', RULES[name], keywords, **given)
 
@@ -69,12 +66,12 @@ class Balance:
                               `observed` has latent_loss and token_loss of the whole
                               batch, and latent_grad_norm and token_grad_norm of the
                               unweighted losses on the encoder, NaN if not measured
-    every                     steps between its measurements of both norms; 0: none
+    every_steps               steps between its measurements of both norms; 0: none
 
     No gradient flows from the losses into the weights.
     """
 
-    every = 0
+    every_steps = 0
 
     def __post_init__(self):
         for name, value in vars(self).items():
@@ -169,8 +166,8 @@ class GradientRatio(Balance):
     one loss each. GradNorm (arXiv 1711.02257) reaches this by gradient descent; this is
     the closed form. Norms fall by orders of magnitude, so logarithms are averaged: else
     the first, untrained norm would dominate for thousands of steps. Measuring costs
-    1.4 / `every` of a step (7 %). lambda is `initial` before that, and at most `high`:
-    a vanishing latent gradient must not accelerate its collapse by getting all weight.
+    1.4 / `every_steps` of a step (7 %). lambda is `initial` before, and at most `high`: a
+    vanishing latent gradient must not accelerate its collapse by getting all weight.
 
     The means follow m <- momentum m + (1 - momentum) x, divided by the same sum for
     x = 1, so they are unbiased from the first value on (Adam's bias correction). Norms
@@ -188,7 +185,7 @@ class GradientRatio(Balance):
     momentum: float = 0.5
     low: float = 0.01
     high: float = 0.9
-    every: int = 20
+    every_steps: int = 20
 
     def memory(self):
         return {name: jnp.zeros((), jnp.float32) for name in (LATENT, TOKENS, SEEN)}

@@ -104,7 +104,7 @@ class LatentObjective(Objective):
     @property
     def per_microbatch(self):
         # A balance measures gradients on the first microbatch.
-        return self.compares or self.balance.every > 0
+        return self.compares or self.balance.every_steps > 0
 
     @jax.named_scope('ema')
     def update_target(self, target, encoder, step):
@@ -201,7 +201,7 @@ class LatentObjective(Objective):
         return loss, metrics, moments
 
     def diagnostics_every(self, every):
-        return min((n for n in (every, self.balance.every) if n), default=0)
+        return min((n for n in (every, self.balance.every_steps) if n), default=0)
 
     def diagnostics(self, params, view):
         def both_losses(encoder):

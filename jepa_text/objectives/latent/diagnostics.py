@@ -37,7 +37,7 @@ MIN_RANK = 0.05
 class Config:
     """The config section `telemetry`."""
 
-    every: int = schema.field(
+    every_steps: int = schema.field(
         100, 'number of steps between diagnostics; 0: none', minimum=0
     )
 

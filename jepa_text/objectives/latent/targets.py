@@ -72,11 +72,8 @@ class Regularizer:
     directions: int = 256
 
     def __post_init__(self):
-        if self.name not in REGULARIZERS or self.on not in ('tokens', 'rows'):
-            raise ValueError(
-                f'latent: regularizer name={self.name!r} on={self.on!r}; there are '
-                f'{", ".join(REGULARIZERS)} on tokens or rows.'
-            )
+        resolve.check_choice('latent: regularizer: name', self.name, REGULARIZERS)
+        resolve.check_choice('latent: regularizer: on', self.on, ('tokens', 'rows'))
         for name, bounds in REGULARIZER_RANGES.items():
             ranges.number(f'latent: regularizer: {name}', getattr(self, name), **bounds)
 

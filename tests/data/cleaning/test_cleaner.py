@@ -85,7 +85,7 @@ def test_shorter_texts_are_found_as_a_whole(tmp_path):
     assert one.clean('So it was: nine ships SAILED out\non that gray morning.')[1]
     for text in ('Nine ships sailed out on that gray evening.', SEVEN):
         assert not one.clean(text)[1]
-    lower = made(decontaminate=[path], min_overlap=7)
+    lower = made(decontaminate=[path], min_overlap_words=7)
     assert lower.sets[0].short == 0 and lower.clean(f'Here {SEVEN}')[1]
 
 
@@ -129,9 +129,9 @@ def test_lists_of_words_are_texts(tmp_path):
 @pytest.mark.parametrize(
     'config, words',
     [
-        ({'normalize': 'NFD'}, "choices: '', 'NFC', 'NFKC'"),
+        ({'normalize': 'NFD'}, "Available: '', NFC, NFKC"),
         ({'min_chars': 5, 'max_chars': 4}, 'no document has such a length'),
-        ({'min_overlap': 14}, 'at most clean.overlap=13'),
+        ({'min_overlap_words': 14}, 'at most clean.overlap_words=13'),
         ({'decontaminate': ['a.jsonl']}, 'must be a section'),
         ({'decontaminate': [{'path': 'PATH/none'}]}, 'no file or folder'),
         ({'decontaminate': [{'path': 'PATH/a.jsonl', 'fields': ['Q']}]}, "no field 'Q'"),

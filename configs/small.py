@@ -1,0 +1,77 @@
+"""A small encoder of your own text, in two hours on two cores of a laptop or server.
+
+    jepa-text train small --text=texts/ --workdir=runs/small
+    jepa-text plan small
+    jepa-text train small --steps=600 --workdir=runs/small-bundled
+
+7.2 M parameters, of which 2.1 M are the embedding of a BPE of 8,192 entries that is
+trained on the text; rows of 128 tokens, 32 of them per step; 24 M tokens, which is two
+epochs of 7 M words. Without --text the corpus is the bundled one, a tenth of that: use
+fewer steps. The same command resumes. docs/guides/small.md has the corpus of the model
+that is shipped.
+
+The presets are those of configs/presets.py. `sets` is a folder of evaluation sets, JSON
+lines, whose texts are removed from the corpus: `small:mlm,sets=runs/small-corpus/sets`.
+The optimizer is that of `muon_420` in configs/speed.py.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from ml_collections import ConfigDict
+
+from jepa_text.settings.config_file import shared
+
+PRESETS = shared('presets').presets(
+    # Fewer masked tokens towards the end, as the winners of BabyLM's tracks.
+    rate=dict(name='linear', start=0.3, end=0.15),
+    tied=True,
+    start=0.99,
+    top=3,
+    paper_predictor=dict(predictor_width=192),
+)
+
+
+def get_config(preset: Literal[*PRESETS] = 'clm_mlm', *, sets=''):
+    """Returns the config of a preset."""
+    config = ConfigDict()
+    config.name = f'small_{preset}'
+    config.steps = 5860
+    config.prepare = dict(
+        source=dict(name='bundled'), tokenizer='bpe:8192', row_length=128
+    )
+    if sets:
+        config.prepare.clean = dict(decontaminate=_sets(sets))
+    config.data = dict(
+        folder='runs/rows-small', row_length=128, batch_size=32, repeat=True
+    )
+    config.model = dict(
+        name='transformer',
+        width=256,
+        depth=6,
+        heads=4,
+        kv_heads=4,
+        ffn_width=768,
+        qk_norm=True,
+        scan=False,
+    )
+    config.optimizer = shared('speed').MUON_420['optimizer']
+    config.schedule = dict(
+        name='wsd', peak=4e-3, warmup_fraction=0.02, decay_fraction=0.65
+    )
+    config.phases = PRESETS[preset]
+    config.evaluate = dict(every_steps=293, max_rows=256)
+    config.checkpoint = dict(every_steps=293, keep=1)
+    config.plan = dict(hardware='core:2', vocab_size=8192)
+    return config
+
+
+def _sets(folder):
+    """Returns the sets of a folder: each file whole, so that no split is trained on."""
+    paths = sorted(Path(folder).rglob('*.jsonl*'))
+    if not paths:
+        raise ValueError(f'sets={folder!r} has no .jsonl file.')
+    return tuple(
+        dict(path=str(path), name=path.relative_to(folder).with_suffix('').as_posix())
+        for path in paths
+    )
