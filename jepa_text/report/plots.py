@@ -83,21 +83,11 @@ def _curve(axes, steps_N, values_SN, style):
     axes.plot(steps_N, values_N, **style, zorder=3)
 
 
-def errors(
-    runs,
-    title,
-    ylabel,
-    xlabel,
-    looks=None,
-    flat=None,
-    log=False,
-    percent=False,
-):
+def errors(runs, title, ylabel, xlabel, looks=None, flat=None, log=False):
     """Plots means with intervals, {name: {x: (value, low, high)}}, over x.
 
     flat       {name: value} that does not depend on x, as a horizontal line
     log        whether x has a logarithmic scale
-    percent    whether x is shown as a percentage
     """
     flat = flat or {}
     figure, axes = blank(title, ylabel, xlabel)
@@ -113,21 +103,13 @@ def errors(
         axes.axhline(value, **looks[name] | {'marker': None}, zorder=1)
     if log:
         axes.set_xscale('log')
-    if percent:
-        axes.xaxis.set_major_formatter(lambda x, _: f'{x:.0%}')
-    else:
-        number_ticks(axes, {x for intervals in runs.values() for x in intervals})
-    axes.margins(x=0.04)
-    legend(figure, axes)
-    return figure
-
-
-def number_ticks(axes, xs):
-    """Labels these numbers on the horizontal axis, at most twelve of them."""
-    xs = sorted(xs)
+    xs = sorted({x for intervals in runs.values() for x in intervals})
     xs = xs[:: max(1, -(-len(xs) // _TICKS))]
     axes.set_xticks(xs, [*map(_tick, xs)])
     axes.minorticks_off()
+    axes.margins(x=0.04)
+    legend(figure, axes)
+    return figure
 
 
 def _tick(x):

@@ -19,7 +19,6 @@ from jepa_text.study import (
     fairness,
     outcomes,
     papers,
-    sweeps,
     verdict_sections,
     verdicts,
 )
@@ -121,7 +120,6 @@ def parts(study):
         verdict_sections.verdicts_section(decided),
         verdict_sections.claims_section(ruled),
         _curves(study),
-        _sweeps(arms, study.firsts, measured),
         verdict_sections.budget_section(fairness.spent(study.spent, study.members, logs)),
         outcomes.geometry(results, arms),
         verdict_sections.fairness_section(fairness.checks(recipes, study.configs, logs)),
@@ -185,10 +183,3 @@ def _curves(study):
             'their own.'
         )
     return drawn and {'heading': 'Learning curves', 'text': text, 'figures': drawn}
-
-
-def _sweeps(arms, firsts, measured):
-    kinds = {arm: sweeps.traits(config) for arm, config in firsts.items()}
-    drawn = sweeps.figures(arms, kinds, measured)
-    text = 'Means over seeds with 95 % intervals, for runs that differ in one setting.'
-    return drawn and {'heading': 'Sweeps', 'text': text, 'figures': drawn}

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import tiny
 
+from jepa_text.running import budget
 from jepa_text.settings import config_file
 from jepa_text.study import study
 
@@ -18,6 +19,14 @@ def shipped(name, scale, seeds=None):
     argument = f'scale={scale}' + (f',seeds={seeds}' if seeds else '')
     path = FOLDER / f'{name}.py'
     return study.plain(config_file.read(f'{path}:{argument}'))
+
+
+def share_of_clm(config):
+    """Returns the share of a run's steps in phases of CLM."""
+    spans = budget.spans(config['phases'], budget.total_steps(config))
+    names = [phase['objective']['name'] for phase in config['phases']]
+    causal = sum(stop - start for (start, stop), n in zip(spans, names) if n == 'clm')
+    return causal / budget.total_steps(config)
 
 
 def prepare_of(folder, sentences):

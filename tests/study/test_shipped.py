@@ -3,11 +3,11 @@
 import functools
 
 import pytest
-from config_of import FOLDER, NAMES, shipped
+from config_of import FOLDER, NAMES, share_of_clm, shipped
 
 from jepa_text.running import budget
 from jepa_text.settings import config_file
-from jepa_text.study import arms, finetuned, forecast, members, papers, study, sweeps
+from jepa_text.study import arms, finetuned, forecast, members, papers, study
 from jepa_text.training import config as settings
 
 SCALES = ('paper', 'desk', 'smoke')
@@ -97,11 +97,13 @@ def test_continued_pretraining_of_the_paper_takes_26_thousand_steps_per_start():
 
 def test_splits_are_those_of_the_tables():
     for scale in ('paper', 'desk', 'smoke'):
-        kinds = {name: sweeps.traits(one) for name, one in runs('pfs', scale).items()}
-        assert kinds['clm25_42k'].share == pytest.approx(10 / 42, abs=0.01)
-        assert kinds['clm50_22k'].share == pytest.approx(0.5, abs=0.01)
-        assert kinds['clm_12k'].share == 1 and kinds['mlm_12k'].share == 0
-    assert kinds['mlm_42k'].steps == 42 and kinds['mlm_42k'].rate == 0.4
+        made = runs('pfs', scale)
+        shares = {name: share_of_clm(one) for name, one in made.items()}
+        assert shares['clm25_42k'] == pytest.approx(10 / 42, abs=0.01)
+        assert shares['clm50_22k'] == pytest.approx(0.5, abs=0.01)
+        assert shares['clm_12k'] == 1 and shares['mlm_12k'] == 0
+    (phase,) = made['mlm_42k']['phases']
+    assert made['mlm_42k']['steps'] == 42 and phase['objective']['rate'] == 0.4
 
 
 def test_the_paper_scale_has_the_numbers_of_the_paper():

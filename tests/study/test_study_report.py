@@ -6,6 +6,7 @@ import re
 import made_up
 import numpy as np
 import pytest
+from config_of import share_of_clm
 
 from jepa_text.report import plots
 from jepa_text.study import (
@@ -15,15 +16,14 @@ from jepa_text.study import (
     outcomes,
     papers,
     report,
-    sweeps,
     verdicts,
 )
 
 
 def loss(config):
     """Lowest at a third of CLM; longer is better."""
-    kind = sweeps.traits(config)
-    return 5.2 - 0.5 * np.log10(kind.steps) + 2 * (kind.share - 0.3) ** 2
+    share = share_of_clm(config)
+    return 5.2 - 0.5 * np.log10(config['steps']) + 2 * (share - 0.3) ** 2
 
 
 @pytest.fixture(scope='module')
@@ -100,17 +100,6 @@ def test_all_arms_are_on_the_page(sections, pfs):
     assert len(names) == 15
     for heading in ('Outcomes', 'Training budget', 'Geometry'):
         assert names <= {row[0] for row in found[heading]['table']['rows']}
-    # Shares of 0, 25, 50, 75, 100 % at each of three budgets.
-    titles = [figure.get_suptitle() for figure in found['Sweeps']['figures']]
-    assert titles[:2] == ['Share of CLM: masked loss', 'Share of CLM: probes']
-    lines = found['Sweeps']['figures'][0].axes[0].get_lines()
-    shown = [line for line in lines if not line.get_label().startswith('_')]
-    assert [line.get_label() for line in shown] == [
-        f'mlm_{budget} to clm_{budget}' for budget in ('42k', '22k', '12k')
-    ]
-    assert all(len(line.get_xdata()) == 5 for line in shown)
-    best = shown[0].get_xdata()[np.argmin(shown[0].get_ydata())]
-    assert best == pytest.approx(10 / 42)
 
 
 def test_curves_are_means_over_seeds_against_steps_and_flops(sections, pfs):
@@ -137,93 +126,10 @@ def test_page_and_markdown_have_the_same_contents(tmp_path):
     for heading in ('Claims', 'Outcomes', 'Verdicts', 'Geometry', 'Fairness checks'):
         assert f'<h2>{heading}</h2>' in page and f'\n## {heading}\n' in text
     figures = re.findall(r'\]\((figures/.*?)\)', text)
-    assert len(figures) == 4
+    assert len(figures) == 2
     for name in figures:
         assert (tmp_path / name).stat().st_size > 1000
         assert (tmp_path / name).with_suffix('.pdf').is_file()
-
-
-def kinds_of(name):
-    """{arm: Traits} of a shipped study."""
-    made = made_up.study(name, seeds=1)
-    return {arm: sweeps.traits(made.configs[own[0]]) for arm, own in made.members.items()}
-
-
-# Of cpt, the run that decays once has another schedule; after CLM, its share varies, too.
-@pytest.mark.parametrize(
-    'name, trait, arms_of',
-    [
-        ('cpt', 'steps', [('mlm_22k', 'mlm_12k', 'mlm_2k')]),
-        (
-            *('masking_rate', 'rate'),
-            [[f'{name}{n}' for n in (20, 30, 40, 50)] for name in ('mlm', 'clm_mlm')],
-        ),
-    ],
-)
-def test_runs_that_differ_in_two_traits_make_no_curve(name, trait, arms_of):
-    kinds = kinds_of(name)
-    found = {one.trait: sweeps.lines(kinds, one) for one in sweeps.SWEEPS}
-    assert found.pop(trait) == [
-        {getattr(kinds[arm], trait): arm for arm in own} for own in arms_of
-    ]
-    assert not any(found.values())
-
-
-def test_each_number_of_steps_has_a_curve_over_peaks():
-    kinds = kinds_of('masking_rate')
-    kinds = {
-        f'r{peak}{steps}': kind._replace(peak=peak, steps=steps)
-        for kind in [kinds['mlm40']]
-        for peak in (1e-4, 2e-4, 5e-4)
-        for steps in (10, 20)
-    }
-    peak = next(one for one in sweeps.SWEEPS if one.trait == 'peak')
-    assert [len(line) for line in sweeps.lines(kinds, peak)] == [3, 3]
-
-
-def labels(figure):
-    return [text.get_text() for text in figure.legends[0].get_texts()]
-
-
-def test_lines_of_a_sweep_have_different_names():
-    mlm = sweeps.Traits(0.0, 0.2, 1e-4, 10, ('mlm',), '', '')
-    alone = dict(share=1.0, rate=None, options=None, objectives=('clm',))
-    kinds = {'clm': mlm._replace(**alone)}
-    for rate in (0.2, 0.4):
-        for share in (0.0, 0.25, 0.5):
-            names = ('clm', 'mlm') if share else ('mlm',)
-            arm = mlm._replace(rate=rate, share=share, objectives=names)
-            kinds[f'{share}_{rate}'] = arm
-    reached = {arm: {0: {arms.LOSS: 5.0}} for arm in kinds}
-    (figure,) = sweeps.figures(reached, kinds, [arms.LOSS])
-    assert labels(figure) == [f'0.0_{rate} to clm' for rate in (0.2, 0.4)]
-
-
-def test_runs_with_other_options_are_on_other_lines():
-    """Of the objective, schedule or optimizer: no run is left out, none is compared."""
-    made = made_up.study('masking_rate', seeds=1)
-    kinds = {}
-    for number in (20, 30, 40):
-        config = made.configs[f'mlm{number}/seed_0']
-        (phase,) = config['phases']
-        spans = dict(phase, objective=phase['objective'] | {'sampler': 'span'})
-        cosine = dict(
-            name='warmup_cosine', peak=config['schedule']['peak'], warmup_fraction=0.1
-        )
-        for name, own in (
-            ('iid', config),
-            ('span', config | {'phases': [spans]}),
-            ('cosine', config | {'schedule': cosine}),
-            ('muon', config | {'optimizer': {'name': 'muon'}}),
-        ):
-            kinds[f'{name}{number}'] = sweeps.traits(own)
-    rate = next(one for one in sweeps.SWEEPS if one.trait == 'rate')
-    found = [[*line.values()] for line in sweeps.lines(kinds, rate)]
-    names = ('iid', 'span', 'cosine', 'muon')
-    assert found == [[f'{name}{number}' for number in (20, 30, 40)] for name in names]
-    reached = {arm: {0: {arms.LOSS: 5.0}} for arm in kinds}
-    (figure,) = sweeps.figures(reached, kinds, [arms.LOSS])
-    assert labels(figure) == [f'{name}20 to {name}40' for name in names]
 
 
 def sensitivity(config, rng):
