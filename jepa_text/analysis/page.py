@@ -42,7 +42,6 @@ def write(path, results):
     config = results['config']
     sections += [
         verdicts.controlled(results),
-        figures.similarity(results),
         _truncation(results),
         {
             'heading': 'Methods',

@@ -1,7 +1,6 @@
 """Conclusions from values: intervals over seeds, controls, texts of the page."""
 
 import math
-import types
 
 import numpy as np
 import pytest
@@ -21,12 +20,11 @@ from jepa_text.analysis import (
 from jepa_text.evaluation import controls
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.measures import correlations, statistics
-from jepa_text.report import progress
 
 
 def row(model, metric, value, *, control='', form='', reach=0.01, **changes):
     made = dict(
-        **dict(task='t', model=model, seed=0, control=control, layer=2, other=''),
+        **dict(task='t', model=model, seed=0, control=control, layer=2),
         **dict(pooling='mean', form=form, metric=metric, value=value, count=9),
         **dict(low=value - reach, high=value + reach),
     )
@@ -256,35 +254,6 @@ def test_texts_are_unique_and_pairs_are_drawn_together():
         )
         widths.append(np.ptp(found['uniformity', 'raw'][1:]))
     assert 1.15 < widths[1] / widths[0] < 2
-
-
-def test_similarity_map_has_layer_numbers():
-    rows = [
-        row(
-            'a',
-            'unbiased_cka',
-            value,
-            form='centered',
-            layer=i,
-            other=f'a seed 0 layer {j}',
-        )
-        for (i, j), value in {(0, 0): 1, (0, 4): 0.2, (4, 0): 0.2, (4, 4): 1}.items()
-    ]
-    section = figures.similarity(dict(rows=rows, tasks=[dict(name='t')]))
-    axes = section['figures'][0].axes[0]
-    assert [t.get_text() for t in axes.get_xticklabels()] == ['0', '4']
-    assert [t.get_text() for t in axes.texts] == ['1.00', '.20', '.20', '1.00']
-
-
-def test_measured_layers_keep_their_numbers():
-    found = measuring.Measurements(dict(poolings=['mean'], seed=0), [], None, None)
-    found.tasks = [types.SimpleNamespace(name='t')]
-    rng = np.random.default_rng(0)
-    found.last['a', 0] = {layer: rng.normal(size=(9, 3)) for layer in (0, 4)}
-    with progress.Progress('', 1) as found.progress:
-        found.similarity()
-    places = [(one['layer'], one['other'][-1]) for one in found.rows]
-    assert places == [(0, '0'), (0, '4'), (4, '0'), (4, '4')]
 
 
 def test_untrained_control_differs_for_each_seed(monkeypatch):
