@@ -6,8 +6,8 @@ from jepa_text.evaluation import controls
 from jepa_text.report import console, page
 
 METHODS = """All values are measured on texts that no probe was trained on. Geometry has
-four forms: raw, centered, whitened, and length-residualized (cross-fitted), which removes
-what the length of a text predicts; raw measures of variance mostly reflect length.
+two forms: raw, and length-residualized (cross-fitted), which removes what the length of a
+text predicts; raw measures of variance mostly reflect length.
 Duplicate texts count once. {controls}
 
 Intervals are 95 %. For probes, they are over test examples; examples that share a text
@@ -127,8 +127,8 @@ def _text_counts(task, results):
     counts = {row['count'] for row in rows}
     numbers = ' or '.join(f'{count:,}' for count in sorted(counts))
     return (
-        f'Measured on {numbers} unique texts. Ranks, dimension and hubness depend on the '
-        'number of texts: compare them only between equal numbers.'
+        f'Measured on {numbers} unique texts. Ranks and dimension depend on the number '
+        'of texts: compare them only between equal numbers.'
     )
 
 

@@ -13,7 +13,6 @@ from jepa_text.measures import class_geometry, forms, geometry, statistics
 from jepa_text.measures.statistics import Interval
 
 HALVED_ROWS = 1000  # half-samples are drawn from at most this many texts
-SPECTRUM_FORMS = ('raw', 'length_residualized')
 
 
 class Result(NamedTuple):
@@ -157,8 +156,4 @@ def _pairs_within(pairs_P2, index_M):
 def spectra(rows_ND, lengths_NF, maximum=64):
     """{form: the `maximum` largest eigenvalues of the covariance, largest first}."""
     clouds = forms.clouds(rows_ND, lengths_NF)
-    return {
-        form: geometry.eigenspectrum(one)[:maximum].tolist()
-        for form, one in clouds
-        if form in SPECTRUM_FORMS
-    }
+    return {form: geometry.eigenspectrum(one)[:maximum].tolist() for form, one in clouds}

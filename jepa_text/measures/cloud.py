@@ -3,7 +3,7 @@
     as_cloud    rows -> Cloud; returns a Cloud unchanged
     Cloud       computes each shared quantity once, on first use
 
-Measures are functions of a Cloud (geometry.py), so ten of them cost one eigenvalue
+Measures are functions of a Cloud (geometry.py), so all of them cost one eigenvalue
 decomposition and one pass over pairs. Lists, integers and float64 become float64, other
 floats float32. Products of pairs are computed in that dtype; moments, eigenvalues and all
 sums in float64. Besides the rows, at most one block of them is in memory at a time.
@@ -16,8 +16,7 @@ error is that of a mean of that many samples, std(kernel) / sqrt(pairs).
 Neighbors: searched among exactly BLOCK rows at a time, for at most NEIGHBOR_ROWS rows.
 The distance to the nearest row depends on the number of rows, so measures of neighbors
 are comparable between two clouds if both have at least BLOCK rows. Below that, and for
-ranks at any size, only clouds of the same number of rows are comparable: the hubness of
-one distribution is 1.4 at 200 rows and 3.3 at 2,048.
+ranks at any size, only clouds of the same number of rows are comparable.
 """
 
 import dataclasses
@@ -162,21 +161,7 @@ class Cloud:
     @functools.cached_property
     def values_K(self):
         """Squared singular values of the centered rows, descending; K = min(N, D)."""
-        if 'axes' in self.__dict__:
-            kept_K = self.axes[0]
-            return np.pad(kept_K, (0, min(len(self), self.width) - len(kept_K)))
         return self._without_rounding(np.linalg.eigvalsh(self.scatter)[::-1])
-
-    @functools.cached_property
-    def raw_values_K(self):
-        """Squared singular values of the raw rows, descending; K = min(N, D)."""
-        if len(self) < self.width:
-            rows_ND = self.rows_ND.astype(np.float64)
-            moment = rows_ND @ rows_ND.T
-        else:
-            # Exact, and numerically more stable than computing the raw second moment.
-            moment = self.scatter + len(self) * np.outer(self.mean_D, self.mean_D)
-        return self._without_rounding(np.linalg.eigvalsh(moment)[::-1])
 
     def _without_rounding(self, values_K):
         eps = max(self.rows_ND.shape) * np.finfo(np.float64).eps
@@ -202,7 +187,8 @@ class Cloud:
     def pairs(self):
         """The `Pairs`, from one pass over the products of unit rows within each block."""
         sums = np.zeros(5)
-        for index_M, square_MM in zip(self.blocks, self.unit_distances()):
+        for index_M in self.blocks:
+            square_MM = squared_distances(self.unit(index_M))
             kernel_MM = np.exp(-2 * square_MM)
             np.fill_diagonal(kernel_MM, 0.0)  # a row does not pair with itself
             size = len(index_M)
@@ -218,19 +204,6 @@ class Cloud:
                 same / same_count if same_count else np.nan,
                 other / (count - same_count) if count > same_count > 0 else np.nan,
             )
-
-    def unit_distances(self):
-        """Yields squared distances of unit rows, block by block; do not modify them."""
-        if len(self.blocks) == 1:
-            yield from self.near_distances
-            return
-        for index_M in self.blocks:
-            yield squared_distances(self.unit(index_M))
-
-    @functools.cached_property
-    def near_distances(self):
-        """The squared distances of unit rows in `neighbor_blocks`."""
-        return [squared_distances(self.unit(index_M)) for index_M in self.neighbor_blocks]
 
     @functools.cached_property
     def neighbor_blocks(self):

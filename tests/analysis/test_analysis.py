@@ -125,19 +125,19 @@ def test_rows_are_tidy_and_the_files_agree(results, folder):
     assert len(set(places)) == len(places)
     saved = json.loads((folder / 'out' / 'analysis.json').read_text())
     assert len(saved['rows']) == len(read) and saved['config']['half_samples'] == 4
-    row = chosen(results, metric='uniformity', form='whitened', control='', layer=1)[0]
+    row = chosen(results, metric='uniformity', form='raw', control='', layer=1)[0]
     (same,) = [
         r
         for r in read
         if (r['metric'], r['form'], r['layer'], r['control'], r['seed'], r['pooling'])
-        == ('uniformity', 'whitened', '1', '', '0', row['pooling'])
+        == ('uniformity', 'raw', '1', '', '0', row['pooling'])
     ]
     assert float(same['value']) == pytest.approx(row['value'], rel=1e-5)
 
 
 def test_measures_have_controls_forms_and_intervals(results):
     for control in ('', 'untrained', 'bag of embeddings', 'TF-IDF'):
-        for form in ('raw', 'centered', 'whitened', 'length_residualized'):
+        for form in ('raw', 'length_residualized'):
             rows = chosen(results, control=control, metric='effective_rank', form=form)
             assert rows, (control, form)
     last = chosen(results, control='', layer=1, pooling='mean', metric='uniformity')
@@ -354,7 +354,7 @@ def test_probes_of_pairs(kind):
         units_N=unique.units_M,
         pairs_P2=unique.positives_P2,
     )
-    for form in ('raw', 'centered', 'whitened', 'length_residualized'):
+    for form in ('raw', 'length_residualized'):
         # Length is residualized per fold; the texts of a pair may be in two folds.
         maximum = 0.01 if form == 'length_residualized' else 1e-6
         assert abs(geometry['alignment', form].value) < maximum

@@ -36,8 +36,8 @@ def bag(metric, value, **options):
 
 
 def test_interval_over_seeds_combines_seeds_and_texts():
-    rows = [row('a', 'anisotropy', v, seed=s) for s, v in enumerate((0.1, 0.2, 0.3))]
-    (mean,) = findings.over_seeds([*rows, row('b', 'anisotropy', 0.5)])
+    rows = [row('a', 'mean_cosine', v, seed=s) for s, v in enumerate((0.1, 0.2, 0.3))]
+    (mean,) = findings.over_seeds([*rows, row('b', 'mean_cosine', 0.5)])
     assert mean['seed'] == 'mean' and mean['value'] == pytest.approx(0.2)
     # t with two degrees of freedom times 0.1 / sqrt 3, and 0.01 over texts.
     reach = math.hypot(4.303 * 0.1 / math.sqrt(3), 0.01)
