@@ -131,32 +131,6 @@ def test_config_and_section_round_trip(case):
     assert resolve.build('models', saved, vocab_size=V) == module
 
 
-def test_scanned_and_unrolled_layers_agree(folder):
-    from jepa_text.models import transformer
-
-    imported = load.load(folder('smollm3'))
-    section = {**imported.section, 'scan': False, 'remat': 'full'}
-    unrolled = resolve.build('models', section, vocab_size=V)
-    apply = jax.jit(
-        lambda p, *x: unrolled.apply({'params': p}, *x, causal=True, every_layer=True)
-    )
-    params = transformer.unstack_layers(imported.params['encoder'])
-    last, every = apply(params, *hf_cases.batch())
-    scanned = jax.jit(
-        lambda p, *x: imported.encoder.apply(
-            {'params': p}, *x, causal=True, every_layer=True
-        )
-    )(imported.params['encoder'], *hf_cases.batch())
-    assert every.shape[0] == 5
-    assert_allclose(last, scanned[0], atol=1e-5)
-    assert_allclose(every, scanned[1], atol=1e-5)
-    # The names are the same for both layouts.
-    ours = {'encoder': params, 'lm_head': {}}
-    wanted = exported(imported.params, FAMILIES['llama'])
-    for name, tensor in exported(ours, FAMILIES['llama']).items():
-        assert_array_equal(tensor, wanted[name])
-
-
 @pytest.mark.parametrize('case', ['llama_tied', 'bert', 'modernbert'])
 def test_files_of_the_encoder_alone_lack_prefix_and_head(folder, case):
     family = FAMILIES[CASES[case][0]['model_type']]

@@ -94,36 +94,26 @@ def test_muon_updates_hidden_matrices_and_adamw_all_other_leaves():
     }
 
 
-@pytest.mark.parametrize('shape', [(8, 8), (5, 12), (12, 5), (2, 3, 6, 4), (1, 7)])
-def test_orthogonal_keeps_singular_vectors_and_equalizes_values(shape):
-    rng = np.random.default_rng(0)
-    x = np.float32(rng.normal(size=shape))
-    made = np.asarray(jax.jit(muon.orthogonal)(x))
-    assert made.shape == shape and made.dtype == np.float32
-    u, values, v = np.linalg.svd(x, full_matrices=False)
-    # In the singular directions of x it is diagonal.
-    inside = np.swapaxes(u, -1, -2) @ made @ np.swapaxes(v, -1, -2)
-    evened = np.diagonal(inside, axis1=-2, axis2=-1)
-    off = inside - evened[..., None] * np.eye(inside.shape[-1])
-    assert_allclose(off, 0, atol=1e-4)
-    known = values > 0.002 * np.linalg.norm(x, axis=(-2, -1))[..., None]
-    assert (evened[known] > 0.68).all() and (evened[known] < 1.21).all()
-    assert_allclose(muon.orthogonal(1e4 * x), made, atol=1e-4)
-
-
 @pytest.mark.parametrize('ns_lower', [None, 0.05])
-@pytest.mark.parametrize('ns_steps', [1, 3, 5])
-def test_ns_steps_are_steps_of_the_polynomial_on_singular_values(ns_steps, ns_lower):
-    gradient = np.float32(np.random.default_rng(0).normal(size=(6, 4)))
-    params = {'encoder': {'kernel': jnp.zeros((6, 4))}}
+@pytest.mark.parametrize(
+    'ns_steps, shape',
+    [(1, (6, 4)), (3, (4, 6)), (5, (8, 8)), (5, (2, 3, 6, 4)), (5, (1, 7))],
+)
+def test_ns_steps_are_steps_of_the_polynomial_on_singular_values(
+    ns_steps, shape, ns_lower
+):
+    gradient = np.float32(np.random.default_rng(0).normal(size=shape))
+    params = {'encoder': {'kernel': jnp.zeros(shape)}}
     optimizer = muon.muon(weight_decay=0.0, ns_steps=ns_steps, ns_lower=ns_lower)
-    gradients = {'encoder': {'kernel': jnp.asarray(gradient)}}
+    # The size of a gradient does not matter.
+    gradients = {'encoder': {'kernel': 1e4 * gradient}}
     updates, _ = optimizer.update(gradients, optimizer.init(params), params)
-    u, s, v = np.linalg.svd(gradient / np.linalg.norm(gradient), full_matrices=False)
+    norm = np.linalg.norm(gradient, axis=(-2, -1), keepdims=True)
+    u, s, v = np.linalg.svd(gradient / norm, full_matrices=False)
     jordan = [(3.4445, -4.7750, 2.0315)] * ns_steps
     for a, b, c in muon.minimax(ns_steps, ns_lower) if ns_lower else jordan:
         s = a * s + b * s**3 + c * s**5
-    expected = -0.2 * 6**0.5 * (u * s) @ v
+    expected = -0.2 * max(shape[-2:]) ** 0.5 * (u * s[..., None, :]) @ v
     assert_allclose(updates['encoder']['kernel'], expected, atol=1e-5)
 
 
@@ -173,15 +163,6 @@ def test_muon_matches_torch(shape, monkeypatch):
         params = jax.tree.map(lambda p, u: p + 0.01 * u, params, updates)
     assert_allclose(params['encoder']['kernel'], theirs.detach(), atol=1e-5)
     assert np.abs(start - np.asarray(theirs.detach())).max() > 0.01
-
-
-def test_the_first_step_of_muon_matches_optax():
-    """Later steps differ by optax's bias correction of the momentum."""
-    params, gradient = ({'encoder': {'kernel': tree(s, (5, 9))}} for s in (0, 1))
-    reference = optax.contrib.muon(1.0, consistent_rms=0.2, weight_decay=0.3)
-    ours, _ = updates_of(muon.muon(weight_decay=0.3), params, [gradient])
-    theirs, _ = updates_of(reference, params, [gradient])
-    jax.tree.map(lambda a, b: assert_allclose(a, b, atol=1e-5), ours, theirs)
 
 
 def test_decay_is_by_path_in_both_optimizers():
@@ -306,8 +287,6 @@ def test_an_update_is_the_same_on_one_device_and_on_four():
             dict(name='moun'),
             "optimizer='moun'. Did you mean 'muon'.*: adamw, muon, sgd",
         ),
-        (dict(name='muon', beta=0.9), "optimizer 'muon'.*'beta'"),
-        (dict(name='adamw', paths='x'), "optimizer 'adamw'.*'paths'"),
         (dict(name='sgd', momentum=1.5), 'momentum=1.5 .* below 1'),
         (dict(name='muon', ns_lower=1.0), 'ns_lower=1.0 must be .* below 1'),
         (dict(name='muon', ns_steps=0), 'ns_steps=0 must be an integer at least 1'),

@@ -378,16 +378,6 @@ def test_new_parameters_first_move_by_the_learning_rate(name, b2):
     assert max(abs(move - 1) for move in largest('encoder')) > 0.05
 
 
-def test_the_state_is_complete():
-    fields = {field.name for field in dataclasses.fields(states.TrainState)}
-    assert fields == {
-        'step', 'params', 'target', 'memory', 'opt_state', 'skipped', 'skipped_in_row'
-    }  # fmt: skip
-    assert {x.dtype for x in jax.tree.leaves(setup('hybrid').create().target)} == {
-        jnp.dtype('float32')
-    }
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize('section', ['hybrid', 'ijepa'])
 def test_diagnostics_use_the_gradient_of_each_loss(section):
