@@ -85,6 +85,11 @@ def test_labels_outside_the_vocabulary_give_nan(label):
     assert np.isnan(losses.cross_entropy(logits, labels)).all()
     assert losses.correct(logits, labels) == 0
 
+    def masked(logits):
+        return losses.masked_mean(losses.cross_entropy(logits, labels), labels < -200)
+
+    assert_array_equal(jax.grad(masked)(logits), np.zeros((1, 7)))
+
 
 def info_nce_64(prediction, target, temperature):
     unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (prediction, target)]

@@ -1,4 +1,4 @@
-"""Context parallelism gives the same results as a single device."""
+"""Meshes of all kinds give the same results as a single device."""
 
 import collections
 
@@ -16,6 +16,10 @@ from jepa_text.training import step as steps
 MESHES = {
     4: (dict(context=4), dict(fsdp=2, context=2), dict(context=2, tensor=2)),
     8: (dict(fsdp=2, context=2, tensor=2),),
+}[jax.device_count()]
+WITHOUT_CONTEXT = {
+    4: (dict(data=4), dict(fsdp=4), dict(tensor=2)),
+    8: (dict(fsdp=2, tensor=2),),
 }[jax.device_count()]
 
 
@@ -53,8 +57,11 @@ def taken_turns(names):
     return [(name, MESHES[n % len(MESHES)]) for n, name in enumerate(names)]
 
 
+OBJECTIVES = (*taken_turns(small.OBJECTIVES), *(('hybrid', x) for x in WITHOUT_CONTEXT))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize('objective, sizes', taken_turns(small.OBJECTIVES))
+@pytest.mark.parametrize('objective, sizes', OBJECTIVES)
 def test_every_objective_matches_a_single_device(objective, sizes):
     # An update as long as its gradient: Adam would make as much of rounding where a
     # gradient is almost 0 as of the gradient itself.

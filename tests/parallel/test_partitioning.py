@@ -230,9 +230,10 @@ def test_a_model_of_210m_fits_where_its_plan_says(optimized):
 def test_activations_stay_with_their_rows_on_eight_devices():
     # The number of devices is fixed when jax is initialized.
     flags = os.environ['XLA_FLAGS'].replace('device_count=4', 'device_count=8')
-    words = ('-m', 'pytest', '-n', '0', '-k', 'every_objective or 210m', __file__)
+    files = (__file__, __file__.replace('partitioning', 'context'))
+    words = ('-m', 'pytest', '-n', '0', '-k', 'every_objective or 210m', *files)
     done = children.run(*words, env={'XLA_FLAGS': flags}, timeout=590)
-    assert f'{len(OBJECTIVES) + 1} passed' in done.stdout
+    assert f'{2 * len(OBJECTIVES) + 2} passed' in done.stdout
 
 
 def test_rows_are_constrained_within_other_transformations():

@@ -5,9 +5,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
-import textwrap
 import threading
 from pathlib import Path
 from unittest import mock
@@ -45,7 +42,7 @@ def pair(folder, *arguments):
     with socket.socket() as probe:
         probe.bind(('localhost', 0))
         port = probe.getsockname()[1]
-    environment = os.environ | {
+    environment = {
         'JAX_COORDINATOR_ADDRESS': f'localhost:{port}',
         'JAX_NUM_PROCESSES': '2',
         'JAX_DISABLE_MOST_OPTIMIZATIONS': '1',
@@ -53,21 +50,9 @@ def pair(folder, *arguments):
         'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
         'XLA_FLAGS': '--xla_force_host_platform_device_count=2',
     }
-    job = [
-        subprocess.Popen(
-            [sys.executable, *arguments],
-            env=environment | {'JAX_PROCESS_ID': str(index)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for index in range(2)
-    ]
-    try:
-        yield job
-    finally:
-        for process in job:
-            process.kill()
+    with contextlib.ExitStack() as job:
+        own = [environment | {'JAX_PROCESS_ID': number} for number in '01']
+        yield [job.enter_context(children.started(*arguments, env=env)) for env in own]
 
 
 def ends(job):
@@ -358,7 +343,7 @@ QUARREL = """
 def answers(folder, tmp_path_factory):
     """{'votes', 'errors', 'saves'} of each process of QUARREL."""
     place = tmp_path_factory.mktemp('quarrel')
-    completed(folder, '-c', textwrap.dedent(QUARREL), str(place))
+    completed(folder, '-c', QUARREL, place)
     return [json.loads((place / name).read_text()) for name in ('0', '1')]
 
 

@@ -54,6 +54,12 @@ WSD = dict(name='wsd', peak=1.0, warmup_steps=1, decay_steps=1)
 WHOLE = dict(data=-1, fsdp=1, tensor=1)
 # (changes of a valid config, what the message must say).
 FAULTS = {
+    # Found beside rows that are there.
+    'rows': (
+        (dict(evaluate__rate=1e-4), 'rate=0.0001 masks less than one'),
+        (dict(data__batch_size=6, mesh=WHOLE), 'batch_size=6 is not a multiple of 4'),
+        (dict(data__row_length=64), 'have 32 tokens'),
+    ),
     'run': (
         (dict(steps=10**10), 'steps=10000000000 must be an integer at least 0 and'),
         (dict(seed=-1), 'seed=-1'),
@@ -71,10 +77,7 @@ FAULTS = {
         ),
         (dict(checkpoint__keep=0), 'checkpoint.keep=0 must be an integer at least'),
         (dict(evaluate__max_rows=0), 'evaluate.max_rows=0'),
-        (dict(evaluate__rate=1e-4), 'rate=0.0001 masks less than one'),
         (dict(data=[]), r'data=\[\] must be a section'),
-        (dict(data__batch_size=6, mesh=WHOLE), 'batch_size=6 is not a multiple of 4'),
-        (dict(data__row_length=64), 'have 32 tokens'),
         (dict(data__batch_per_device=5), 'set batch_size'),
         (dict(mesh=WHOLE | dict(data=3)), '4 available devices'),
         (dict(tokens=5), 'exactly one of steps and tokens'),
@@ -160,12 +163,19 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(
-    'changes, words', [case for cases in FAULTS.values() for case in cases]
+    'kind, changes, words', [(kind, *case) for kind in FAULTS for case in FAULTS[kind]]
 )
-def test_faults_are_reported_before_anything_is_written(changes, words, folder, tmp_path):
+def test_faults_are_reported_before_anything_is_written(
+    kind, changes, words, folder, tmp_path
+):
+    """Rows neither, if they are not there."""
+    config = changed(folder, **changes)
+    if kind != 'rows' and config['data']:
+        rows = dict(tokenizer='bundled', row_length=32, source=dict(name='bundled'))
+        config['prepare'], config['data']['folder'] = rows, str(tmp_path / 'rows')
     with pytest.raises(exits.ConfigError, match=words):
-        tiny.train(changed(folder, **changes), tmp_path / 'run')
-    assert not (tmp_path / 'run').exists()
+        tiny.train(config, tmp_path / 'run')
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

@@ -220,36 +220,6 @@ def test_a_collapsed_run_says_so_once(folder, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err.count('the targets span') == 1
 
 
-def change(config, path, value):
-    section = config
-    *parents, last = path.split('.')
-    for key in parents:
-        section = section[int(key) if key.isdigit() else key]
-    section[last] = value
-
-
-@pytest.mark.parametrize(
-    ('path', 'value', 'words'),
-    [
-        ('schedule.peak', -1.0, 'peak=-1.0'),
-        ('optimizer.b2', 2, 'b2=2'),
-        ('mesh.data', 3, '4 available devices'),
-        ('phases.0.objective.name', 'clmm', "'clm'"),
-    ],
-)
-def test_invalid_configs_are_rejected_before_rows_are_prepared(
-    folder, tmp_path, path, value, words
-):
-    config = settings.plain(tiny.config(folder, mesh=dict(data=-1, fsdp=1, tensor=1)))
-    rows, source = tmp_path / 'rows', dict(name='bundled')
-    config['prepare'] = dict(source=source, tokenizer='bundled', row_length=32)
-    config['data']['folder'] = str(rows)
-    change(config, path, value)
-    with pytest.raises(ValueError, match=words):
-        tiny.train(config, tmp_path / 'run')
-    assert not rows.exists() and not (tmp_path / 'run').exists()
-
-
 def test_changed_rows_are_rejected_on_resume(run, tmp_path):
     config, workdir = run
     other = tiny.config(tmp_path, steps=4, phases=config['phases'])
