@@ -172,14 +172,38 @@ def run_python(program):
     return children.run('-c', program).stdout
 
 
-def test_importing_the_package_imports_nothing():
-    program = """
-        import sys
-        before = set(sys.modules)
-        import jepa_text
-        print(sorted(set(sys.modules) - before))
-    """
-    assert run_python(program).strip() == "['jepa_text']"
+HEAVY = (
+    *('scipy.stats', 'scipy.optimize', 'matplotlib', 'sklearn', 'tensorflow'),
+    *('pandas', 'datasets', 'transformers', 'torch', 'pyarrow'),
+)
+
+
+@pytest.mark.parametrize(
+    'program, needed, refused',
+    [
+        ('import jepa_text', 'jepa_text', ('jax', 'numpy')),
+        ("from jepa_text import main; main.main(['', '--help'])", 'jepa_text', ('jax',)),
+        (
+            'import jepa_text.report.console, jepa_text.report.page, '
+            'jepa_text.report.plots, jepa_text.measures.geometry, '
+            'jepa_text.measures.probes, jepa_text.running.metrics',
+            'numpy',
+            ('rich', 'tensorboardX', 'matplotlib', 'sklearn', 'jax'),
+        ),
+        (
+            'import jepa_text.evaluation.train_command, jepa_text.study.study',
+            'grain',
+            HEAVY,
+        ),
+    ],
+    ids=['package', 'help', 'reports', 'train'],
+)
+def test_importing_costs_what_it_must(program, needed, refused):
+    output = run_python(f'import sys; {program}; print(*sys.modules)')
+    modules = set(output.splitlines()[-1].split())
+    assert needed in modules and not {*refused} & modules
+    if program == 'import jepa_text':
+        assert not [name for name in modules if name.startswith('jepa_text.')]
 
 
 # Only what jax and optax themselves need can be imported; all else that is installed is

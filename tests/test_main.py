@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import children
 import pytest
 
 from jepa_text import commands, main
@@ -93,11 +92,6 @@ def test_parts_of_a_config_are_documented(word, words, capsys):
     assert main.main(['jepa-text', 'help', word]) == 0
     out = capsys.readouterr().out
     assert all(part in out for part in words) and 'tokenizer =' not in out
-
-
-def test_help_imports_no_jax():
-    code = "import sys; from jepa_text import main; main.main(['jepa-text', '--help'])"
-    assert children.run('-c', f'{code}; assert "jax" not in sys.modules').stdout
 
 
 def test_overrides_reach_the_config():
@@ -301,14 +295,6 @@ def test_wrong_usage_is_explained(arguments, words, capsys, monkeypatch):
     assert main.main(['jepa-text', *arguments.split()]) == 2
     error = capsys.readouterr().err
     assert words in error and 'Traceback' not in error
-
-
-@pytest.mark.slow
-def test_a_run_that_cannot_start_exits_with_2_and_one_paragraph(tmp_path):
-    words = (f'--config={QUICKSTART}', f'--workdir={tmp_path}/x')
-    words = ('study', *words, '--config.prepare.row_length=4')
-    done = children.run('-m', 'jepa_text.main', *words, code=2)
-    assert 'row_length' in done.stderr and 'Traceback' not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -173,18 +173,6 @@ def test_closing_twice_is_allowed(tmp_path):
     writer.close()
 
 
-def test_optional_packages_are_not_imported():
-    code = (
-        'import sys\n'
-        'from jepa_text.report import console, page, plots\n'
-        'from jepa_text.measures import geometry, probes\n'
-        'from jepa_text.running import metrics\n'
-        'rare = ("rich", "tensorboardX", "matplotlib", "sklearn", "jax")\n'
-        'assert not set(rare) & set(sys.modules)\n'
-    )
-    children.run('-c', code)
-
-
 def test_tensorboard_does_not_import_torch_and_leaves_it_importable(tmp_path):
     (tmp_path / 'torch.py').write_text('')
     code = (
