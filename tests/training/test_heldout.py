@@ -22,56 +22,6 @@ from jepa_text.running import metrics
 from jepa_text.settings import resolve
 from jepa_text.training import heldout
 
-CYCLE = ('the', 'whale', 'saw', 'one', 'captain', 'and', 'his', 'sister')
-
-
-@pytest.fixture(scope='module')
-def folder(tmp_path_factory):
-    """Rows in which neighbors determine every token: pieces of one cycle of words."""
-    folder = tmp_path_factory.mktemp('cycle')
-    texts = {
-        ' '.join((CYCLE * 8)[begin : begin + length])
-        for begin in range(len(CYCLE))
-        for length in range(16, 50)
-    }
-    (folder / 'text.txt').write_text('\n\n'.join(sorted(texts)))
-    tiny.rows(folder)
-    return folder
-
-
-def config(folder, *objectives, **changes):
-    """Returns the config of a run on the cycle, with one phase per objective."""
-    given = dict(
-        telemetry=dict(every_steps=0),
-        phases=tuple(
-            dict(objective=one, **({} if one is objectives[-1] else {'steps': 1}))
-            for one in objectives
-        ),
-    )
-    made = tiny.config(folder, **(given | changes))
-    made['data']['batch_size'] = 16
-    return made
-
-
-@pytest.mark.slow
-def test_mntp_is_scored_one_position_before(folder, tmp_path):
-    """A nearly learned text has as low a loss on held-out rows of the same text."""
-    steps = 60
-    schedule = dict(name='wsd', peak=1e-2, warmup_fraction=0.1, decay_fraction=0.3)
-    objective = dict(name='mntp', rate=0.15)
-    section = dict(every_steps=steps, rate=0.15, max_rows=99)
-    changes = dict(
-        steps=steps, schedule=schedule, log_every_steps=steps, evaluate=section
-    )
-    tiny.train(config(folder, objective, **changes), tmp_path / 'run')
-    log = {k: x for line in metrics.read(tmp_path / 'run') for k, x in line.items()}
-    assert log['train/mntp_loss'] < 0.5
-    # Masks and documents differ; at the wrong position the loss is above 3.
-    assert abs(log['heldout/mntp_loss'] - log['train/mntp_loss']) < 0.3
-    assert log['heldout/mntp_accuracy'] > 0.85
-    # At a token's own position, this head predicts the next token.
-    assert 'heldout/mlm_loss' not in log
-
 
 def network_of(section):
     tokenizer = tokenizers.load(tokenizers.BUNDLED)
@@ -84,28 +34,34 @@ def network_of(section):
 
 TWO = dict(name='mixture', parts=[dict(name='mntp'), dict(name='clm')])
 THREE = dict(name='mixture', parts=[*TWO['parts'], dict(name='mlm')])
+# (section, how far before a masked token it is predicted, scorings).
 SCORED = [
-    (dict(name='mlm'), ['mlm', 'clm']),
-    (dict(name='mlm', shift=1), ['mntp', 'clm']),
-    (dict(name='clm'), ['clm', 'mlm']),
-    (dict(name='mntp'), ['mntp', 'clm']),
-    (dict(name='hybrid'), ['mlm', 'clm']),
-    (dict(name='hybrid', mlm=dict(name='mlm', rate=0.2)), ['mlm', 'clm']),
-    (dict(name='ijepa'), ['mlm', 'clm']),
-    (TWO, ['mntp', 'clm']),
-    (THREE, ['mntp', 'clm', 'mlm']),
+    (dict(name='mlm'), 0, ['mlm', 'clm']),
+    (dict(name='mlm', shift=1), 1, ['mntp', 'clm']),
+    (dict(name='clm'), 1, ['clm', 'mlm']),
+    (dict(name='mntp'), 1, ['mntp', 'clm']),
+    (dict(name='hybrid'), 0, ['mlm', 'clm']),
+    (dict(name='hybrid', mlm=dict(name='mlm', rate=0.2)), 0, ['mlm', 'clm']),
+    (dict(name='ijepa'), 0, ['mlm', 'clm']),
+    (dict(name='mixture', parts=[dict(name='clm'), dict(name='mlm')]), 0, ['clm', 'mlm']),
+    (TWO, 1, ['mntp', 'clm']),
+    (THREE, 1, ['mntp', 'clm', 'mlm']),
 ]
 
 
 def test_every_objective_is_scored():
-    assert {section['name'] for section, _ in SCORED} == {*resolve.names('objectives')}
+    assert {section['name'] for section, *_ in SCORED} == {*resolve.names('objectives')}
 
 
-@pytest.mark.parametrize('section, expected', SCORED)
-def test_scorings_of_sections(section, expected):
+@pytest.mark.parametrize('section, shift, expected', SCORED)
+def test_scorings_of_sections(section, shift, expected):
     network = network_of(section)
     found = heldout.scorings([network])
     assert list(found) == expected and network.objective.judged_by == expected[0]
+    assert network.objective.token_objective.shift == shift
+    # At a token's own position, a head of MNTP predicts the next token.
+    shifts = {name: network_of(found[name]).objective.shift for name in found}
+    assert shifts == {name: int(name != 'mlm') for name in expected}
     assert {found[one]['rate'] for one in found if one != 'clm'} <= {0.15}
     values = {f'heldout/{kind}_loss': 1.0 for kind in ('clm', 'mlm', 'mntp')}
     values |= {f'heldout/{expected[0]}_loss': 2.0, frequencies.UNIGRAM: 5.0}
@@ -179,11 +135,15 @@ def test_a_phase_without_lm_head_is_reported_and_not_scored(
 ):
     """The phase that predicts tokens is scored."""
     monkeypatch.setattr(mntp, 'make', lambda tokenizer, length, steps: Wordless())
-    changes = dict(steps=3, checkpoint=dict(every_steps=1, keep=3))
-    changes |= dict(evaluate=dict(every_steps=1, rate=0.15, max_rows=16))
-    tiny.train(
-        config(folder, dict(name='mntp'), dict(name='mlm'), **changes), tmp_path / 'run'
+    config = tiny.config(
+        folder,
+        steps=3,
+        phases=[dict(objective=dict(name=name)) for name in ('mntp', 'mlm')],
+        checkpoint=dict(every_steps=1, keep=3),
+        evaluate=dict(every_steps=1, rate=0.15, max_rows=16),
     )
+    config['phases'][0]['steps'] = 1
+    tiny.train(config, tmp_path / 'run')
     log = metrics.read(tmp_path / 'run')
     scored = {line['step'] for line in log if 'heldout/mlm_loss' in line}
     assert scored == {2, 3}

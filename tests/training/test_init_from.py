@@ -223,25 +223,6 @@ def test_options_listed_by_layer_keep_those_without_any(changes, theta, window):
     assert (made['rope_theta'], made['window']) == (theta, window)
 
 
-@pytest.mark.parametrize(
-    ('section', 'shift'),
-    [
-        (dict(name='clm'), 1),
-        (dict(name='mlm'), 0),
-        (dict(name='mntp'), 1),
-        (dict(name='hybrid'), 0),
-        (dict(name='mixture', parts=(dict(name='clm'), dict(name='mlm'))), 0),
-        (dict(name='mixture', parts=(dict(name='clm'), dict(name='mntp'))), 1),
-    ],
-)
-def test_position_of_masked_predictions(section, shift):
-    tokenizer = tokenizers.load(tokenizers.BUNDLED)
-    objective = resolve.build(
-        'objectives', section, tokenizer=tokenizer, length=16, steps=1
-    )
-    assert objective.token_objective.shift == shift
-
-
 def test_a_matched_run_takes_its_model_from_the_start(folder, old, tmp_path):
     """Also in a study, which matches its runs before it completes them."""
     hybrid = (dict(objective=dict(name='hybrid', predictor_width=16)),)
