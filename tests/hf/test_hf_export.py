@@ -409,19 +409,6 @@ def called(model, batch, **options):
 
 
 @pytest.mark.peer
-def test_the_pipeline_fills_like_fill(tmp_path):
-    transformers = pytest.importorskip('transformers')
-    pytest.importorskip('torch')
-    model = trained()
-    export.write(model, tmp_path / 'out')
-    pipeline = transformers.pipeline('fill-mask', model=str(tmp_path / 'out'))
-    wanted = model.fill(TEXT, top=5)
-    for found, best in zip(pipeline(TEXT, top_k=5), wanted, strict=True):
-        assert [one['token_str'] for one in found] == [word for word, _ in best]
-        assert_allclose([x['score'] for x in found], [p for _, p in best], rtol=1e-4)
-
-
-@pytest.mark.peer
 @pytest.mark.parametrize('objective, kind', [('mlm', 'MaskedLM'), ('clm', 'CausalLM')])
 def test_transformers_computes_the_same_scores(tmp_path, objective, kind):
     pytest.importorskip('torch')

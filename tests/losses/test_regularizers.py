@@ -129,20 +129,3 @@ def test_a_gaussian_has_the_minimum_and_collapse_does_not(rng):
     for shape in ('point', 'small'):
         assert found[shape]['variance'] > 0.8
     assert found['line']['covariance'] > 1
-
-
-def test_gradient_descent_makes_the_covariance_isotropic(rng):
-    """From std 0.05, mostly along one line, to the unit covariance."""
-    x = rng.normal(size=(64, 1)) + 0.1 * rng.normal(size=(64, WIDTH))
-    x = 0.05 * np.float32(x)
-
-    def move(step, x):
-        key = jax.random.fold_in(jax.random.key(0), step)
-        directions_DR = regularizers.random_directions(key, 32, WIDTH)
-        slope = jax.grad(regularizers.sigreg)(x, directions_DR)
-        return x - slope * jnp.minimum(1, 10 / jnp.linalg.norm(slope))
-
-    moved = jax.jit(lambda x: jax.lax.fori_loop(0, 400, move, x))(x)
-    assert np.linalg.eigvalsh(np.cov(x.T)).max() < 0.03
-    spread = np.linalg.eigvalsh(np.cov(moved.T))
-    assert spread.min() > 0.75 and spread.max() < 1.25

@@ -203,18 +203,6 @@ def test_blockwise_memory_grows_with_the_length_not_its_square():
     assert blocks[1] < whole[1] / 3
 
 
-@pytest.mark.parametrize('name', BACKENDS)
-def test_documents_do_not_attend_to_each_other(name, emulated):
-    inputs = draw(32, heads=1, kv_heads=1)
-    changed = [np.where(SEGMENTS[..., None, None] == 2, 7 * x + 1, x) for x in inputs]
-    step = program(BACKENDS[name], causal=False, window=None)
-    with promotion(name):
-        before, after = step(inputs), step(changed)
-    for one, other in zip(before, after, strict=True):
-        assert_array_equal(one[SEGMENTS != 2], other[SEGMENTS != 2])
-        assert (one[SEGMENTS == 2] != other[SEGMENTS == 2]).any()
-
-
 @pytest.mark.parametrize('name', ['xla', 'blockwise'])
 def test_padding_alone_gives_no_nan(name):
     zero = np.zeros((1, 4), np.int32)

@@ -8,21 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from test_attention import in_runs
 
-from jepa_text.models import heads, modernbert, transformer
+from jepa_text.models import heads, transformer
 from jepa_text.models.attention import attend as attention
-from jepa_text.models.attention import cudnn, pallas, xla
+from jepa_text.models.attention import pallas
 from jepa_text.models.network import Network
 from jepa_text.objectives.base import View
 from jepa_text.settings import resolve
 
 V, WIDTH = 31, 16
 TOKENIZER = types.SimpleNamespace(vocab_size=V, mask_id=3, special_ids=(0, 1, 2, 3))
-
-
-def in_runs(q, k, v, ids, order, **options):
-    """The reference with each run of equal ids as a document, as in cuDNN."""
-    return xla.attend(q, k, v, cudnn._number(ids), order, **options)
 
 
 def kernel(attend, **changes):
@@ -112,33 +108,14 @@ def test_the_predictor_uses_the_configured_backend(name):
     assert backends == ['blockwise'] * 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize('model', ['modernbert', 'transformer'])
-def test_windows_in_a_context_are_measured_in_positions(model):
-    """A row cut out of another is read as in the other row with the rest masked."""
-    window = {'local_window' if model == 'modernbert' else 'window': 4}
-    section = dict(name=model, preset='tiny', attention='xla', **window)
-    encoder = resolve.build('models', section, vocab_size=V)
-    rng = np.random.default_rng(0)
-    tokens_BL = jnp.asarray(rng.integers(4, V, (1, 32)))
-    positions_BL = jnp.arange(32)[None]
-    kept = np.sort(rng.permutation(32)[:18])
-    ids_BL = 1 + np.arange(1, 33)[None]
-    ids_BL[:, kept] = 1
-    params = encoder.init(
-        jax.random.key(0), tokens_BL, ids_BL, positions_BL, causal=False
-    )
-    read = jax.jit(functools.partial(encoder.apply, causal=False, gaps=True))
-    whole_BLD = read(params, tokens_BL, jnp.asarray(ids_BL), positions_BL)
-    cut = [x[:, kept] for x in (tokens_BL, jnp.asarray(ids_BL), positions_BL)]
-    assert_allclose(read(params, *cut), whole_BLD[:, kept], atol=1e-5)
-
-
-def test_contexts_are_encoded_with_gaps(monkeypatch):
+def test_contexts_are_encoded_with_gaps(model):
     objective = resolve.build(
         'objectives', {'name': 'ijepa'}, tokenizer=TOKENIZER, length=32, steps=9
     )
-    encoder = modernbert.make('tiny', vocab_size=V)
+    window = {'local_window' if model == 'modernbert' else 'window': 4}
+    section = dict(name=model, preset='tiny', **window)
+    encoder = resolve.build('models', section, vocab_size=V)
     network = Network(encoder, objective)
     row = {
         'tokens': np.full(32, 9, np.int32),

@@ -22,15 +22,7 @@ def test_effective_rank_matches_geometry(rng):
     where_N = rng.random(N) < 0.7
     found = jax.jit(diagnostics.effective_rank)(jnp.float32(x_ND), where_N)
     assert_allclose(found, geometry.effective_rank(x_ND[where_N]), rtol=1e-3)
-
-
-def test_effective_rank_of_few_directions(rng):
-    basis = rng.normal(size=(2, D))
-    x_ND = rng.normal(size=(N, 2)) @ basis
-    rank = diagnostics.effective_rank(jnp.float32(x_ND), np.ones(N, bool))
-    assert 1 < rank < 2.1
-    same = jnp.ones((N, D))
-    assert diagnostics.effective_rank(same, np.ones(N, bool)) <= 1.001
+    assert diagnostics.effective_rank(jnp.ones((N, D)), np.ones(N, bool)) <= 1.001
 
 
 def test_std_is_one_for_all_directions_and_zero_for_one(rng):

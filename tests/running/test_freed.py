@@ -35,9 +35,3 @@ def test_a_model_that_was_used_is_freed(model, tmp_path):
     del model, other
     gc.collect()
     assert [ref() for ref in refs[1:]] == [None] * (len(refs) - 1)
-
-
-def test_a_function_of_a_model_is_compiled_once(model):
-    assert model._encode(1, 'mean') is model._encode(1, 'mean')
-    assert model._encode(1, 'mean') is not model._encode(0, 'mean')
-    assert model._probabilities is model._probabilities
