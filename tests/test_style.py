@@ -145,13 +145,13 @@ def done_at_import(tree, path):
         yield f'{line}: {what}'
 
 
-def named_as_before(tree, path):
-    """Names that are the field's no more."""
-    if short(path) not in ABOUT_OLD_NAMES:
-        if is_old(path.stem):
-            yield 'the name of the file is an old one'
-        for line, name in old_names(tree):
-            yield f'{line}: {name} is an old name'
+def british(tree, path):
+    """Names that are not spelled as in the US."""
+    if path.name != 'test_style.py':
+        if BRITISH.search(path.stem):
+            yield 'the name of the file is British'
+        for line, name in british_names(tree):
+            yield f'{line}: {name} is British'
 
 
 def test_every_file_keeps_the_rules():
@@ -159,7 +159,7 @@ def test_every_file_keeps_the_rules():
         over_budget: {*SOURCES},
         dangerous: {*PROGRAMS},
         done_at_import: {*SOURCES},
-        named_as_before: {*CODE},
+        british: {*CODE},
     }
     found = []
     for path in sorted({*PROGRAMS, *CODE}):
@@ -255,44 +255,16 @@ def test_the_places_that_it_finds():
     )
 
 
-# What was called otherwise before, in names, config keys, metrics, commands and files: as
-# whole words between underscores. Plain English in texts is free.
-OLD_NAMES = re.compile(
-    r'(?:.*[_./-])?(?:'
-    # tokens, LM head, masked
-    r'word_(?:head|scores|rows|bias)|words_(?:first|axis)|over_words|check_words'
-    r'|encode_hidden|hidden_(?:tokens?|words?)'
-    # diagnostics, microbatches, causal and bidirectional
-    r'|look_(?:every|names)|both_ways|is_left(?!_out)|reads_left'
-    # init_from, adapt, convert, toy
-    r'|become|becoming|transplant(?:ed)?|configs/desk|start\.json'
-    # multipliers of the learning rate, max and min
-    r'|(?:check|balance)_rates?|most|least|(?:most|least)_\w+'
-    # similarity, probes, checksums, split, negatives, residualized, the papers'
-    r'|likeness|readouts?|(?:un)?seal(?:s|ed|ing)?|strangers?|length_controlled'
-    r'|author_(?:alignment|probe|token)\w*'
-    # American spelling
-    r'|\w*(?:analys(?:e|ed|er|ing)|normalis\w+|regularis\w+|initialis\w+|optimis\w+'
-    r'|tokenis\w+|materialis\w+|colour\w*|neighbour\w*|centre[ds]?|behaviour|labelled)'
-    r')(?:[_.:/-].*)?'
+# In names, config keys, metrics, commands and files; texts are free.
+BRITISH = re.compile(
+    r'analys(?:e|ed|er|ing)\b|(?:normal|regular|initial|optim|token|material)is[aei]'
+    r'|colour|neighbour|centre|behaviour|labelled'
 )
 CODE = [
     *SOURCES,
     *sorted((ROOT / 'configs').rglob('*.py')),
     *sorted((ROOT / 'tests').rglob('*.py')),
 ]
-# These hold the old names to refuse them.
-ABOUT_OLD_NAMES = (
-    'jepa_text/settings/renamed.py',
-    'tests/settings/test_renamed.py',
-    'tests/test_style.py',
-)
-NAMES_OF_JAX = ('jax_disable_most_optimizations',)
-
-
-@functools.cache
-def is_old(name):
-    return OLD_NAMES.fullmatch(name.lower()) is not None
 
 
 @functools.cache
@@ -301,39 +273,24 @@ def name_fields(kind):
     return [name for name in ('id', 'attr', 'arg', 'name') if name in kind._fields]
 
 
-def old_names(tree):
-    """(line, name) of every identifier, keyword and key that has an old name.
-
-    Names of tests are sentences, so only their spelling is not free: they are left out.
-    """
+def british_names(tree):
+    """(line, name) of every identifier, keyword and key in British spelling."""
     for node in nodes(tree):
         given = [getattr(node, field) for field in name_fields(type(node))]
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             given.append(node.value if re.fullmatch(r'[\w.:/-]+', node.value) else None)
-        for name in filter(None, given):
-            is_free = not isinstance(name, str) or name.startswith('test_')
-            is_free = is_free or name.lower() in NAMES_OF_JAX
-            if not is_free and is_old(name):
+        for name in given:
+            if isinstance(name, str) and BRITISH.search(name.lower()):
                 yield getattr(node, 'lineno', 0), name
 
 
-def test_old_names_are_found():
+def test_british_names_are_found():
     def found(source):
-        return {name for _, name in old_names(ast.parse(source))}
+        return {name for _, name in british_names(ast.parse(source))}
 
-    assert found('def f(most_rows): return g.look_every') == {'most_rows', 'look_every'}
-    assert found("f(likeness=1, latent={'normalise': 2})") == {'likeness', 'normalise'}
-    assert found("main(['analyse']); NEIGHBOUR_ROWS = 'u/length_controlled'") == {
-        'NEIGHBOUR_ROWS',
-        'analyse',
-        'u/length_controlled',
-    }
-    assert found("c.become; 'configs/desk.py'; read_seal()") == {
-        'become',
-        'configs/desk.py',
-        'read_seal',
-    }
-    assert not found("almost = 'at least'; look_up(); 'the words become'; is_left_out")
+    assert found("f(x={'normalise': 2}, is_labelled=1)") == {'normalise', 'is_labelled'}
+    assert found("main(['analyse']); NEIGHBOUR = analysis") == {'NEIGHBOUR', 'analyse'}
+    assert not found("'a colour in a text'; normal_is = optimistic; labels; tokens_is")
 
 
 # Where arrays are named after their shape.
