@@ -36,10 +36,7 @@ def objective(**section):
         (objective(balance={'every': 5}), 'balance.every: it is now every_steps'),
         ({'watchdog': {'pause': 5}}, 'has watchdog.pause: it is now pause_seconds'),
         ({'plan': {'price': 5}}, 'has plan.price: it is now dollars_per_chip_hour'),
-        (
-            {'prepare': {'clean': {'overlap': 5}}},
-            'clean.overlap: it is now overlap_words',
-        ),
+        ({'prepare': {'clean': {'overlap': 5}}}, 'clean.overlap: it was removed: 13 sha'),
         ({'finetuning': {'warmup': 0.1}}, 'finetuning.warmup: it is now warmup_fraction'),
         ({'cases': [{'warmup': 1}]}, 'has cases.warmup: it is now warmup_steps'),
         ({'prepare': {'engine': 'beam'}}, "prepare.engine=beam: .* .*name='ray'"),
