@@ -13,7 +13,7 @@ from jepa_text.analysis import features, probes, results
 from jepa_text.analysis.results import Result
 from jepa_text.data import truncation
 from jepa_text.evaluation import controls
-from jepa_text.evaluation.controls import baselines, lexical
+from jepa_text.evaluation.controls import baselines
 from jepa_text.evaluation.controls import features as word_features
 from jepa_text.report import progress as bars
 
@@ -159,11 +159,9 @@ class Measurements:
                     )
                     for pair in extracted.names
                 }
-                labels = _token_labels(model, task)
-                lengths_N2 = _lengths(extracted.tokens_N, read)
-                self._measure_all(wanted, read, lengths_N2, labels)
+                self._measure_all(wanted, read, _lengths(extracted.tokens_N, read))
 
-    def _measure_all(self, wanted, task, lengths_N2, labels=None, answered=None):
+    def _measure_all(self, wanted, task, lengths_N2, answered=None):
         """Measures sets of vectors in parallel, and stores the results in order.
 
         `wanted` is {Results: a function that returns the vectors they share}; `answered`
@@ -180,12 +178,8 @@ class Measurements:
             )
             per_example = {}
             if is_last or result.pooling == self._pooling:
-                is_first = result.pooling in (self._pooling, 'mean')
-                paper = labels if is_last and is_first else None
                 split = results.split(rows_ND, task)
-                probed, per_example = probes.evaluate(
-                    task, split, self._seed, paper, answered
-                )
+                probed, per_example = probes.evaluate(task, split, self._seed, answered)
                 values += [('', name, x, len(task.test)) for name, x in probed.items()]
             return values, deviations, spectra, per_example
 
@@ -268,16 +262,3 @@ def _lengths(tokens_N, read):
     """[N, 2]: tokens, and characters of the truncated texts; the covariates of the
     length-residualized forms."""
     return np.stack([tokens_N, [max(1, len(part)) for part in _texts(read)]], axis=1)
-
-
-def _token_labels(model, task):
-    """(train, test) of lexical.paper_token_labels for classification of single texts,
-    else None."""
-    if task.kind != 'labels' or task.train.second is not None:
-        return None
-    sides = []
-    for part in (task.train, task.test):
-        rows = [model.row(text) for text in part.first]
-        tokens_NL, segments_NL, _ = model.pad(rows, len(rows))
-        sides.append(lexical.paper_token_labels(tokens_NL, segments_NL > 0))
-    return sides

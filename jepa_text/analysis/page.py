@@ -134,7 +134,7 @@ def _text_counts(task, results):
 
 # {kind of task: metrics shown after the main one, without intervals}
 OTHERS = {
-    'labels': ('word_recovery_auc', 'balance', 'paper_probe_gap'),
+    'labels': ('word_recovery_auc', 'balance'),
     'scores': (
         *('cosine_given_overlap', 'probe_spearman'),
         'word_recovery_auc',
@@ -181,8 +181,7 @@ _WORD_RECOVERY = (
 )
 _NOTES = {
     'labels': f'{_WORD_RECOVERY} Balance: probe minus word recovery, both corrected for '
-    "chance. The paper's gap (arXiv 2606.05173): probe minus a probe for the most "
-    'frequent token, neither corrected.',
+    'chance.',
     'scores': 'Given overlap: partial correlation with human scores given the word '
     'overlap of a pair. If scores have only two equally frequent values, Spearman is at '
     'most 0.866.',
