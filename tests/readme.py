@@ -65,7 +65,7 @@ def left(path, done):
     """[(language, code)] of the blocks of a page that are not in `done`; adds them."""
     found = []
     for language, code in blocks(path.read_text(encoding='utf-8')):
-        if code in done or code.strip() in ELSEWHERE:
+        if code in done or all(line.startswith(ELSEWHERE) for line in code.splitlines()):
             continue
         new = fresh(code, done) if language == 'bash' else code
         done.add(code)
