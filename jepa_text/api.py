@@ -8,8 +8,10 @@ steps     the state, the compiled step and the batches, for a loop of one's own
 import contextlib
 import dataclasses
 import os
+import re
 import tempfile
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,7 +81,7 @@ def train(config: ConfigDict | dict, workdir: str | os.PathLike) -> Run:
 
 
 def evaluate(
-    models: str | Iterable[str],
+    models: 'str | Pretrained | Iterable[str | Pretrained]',
     tasks: str | Iterable[str],
     workdir: str | os.PathLike | None = None,
     **keys: Any,
@@ -87,7 +89,7 @@ def evaluate(
     """Fine-tunes models on tasks and returns their test scores: a table with a row for
     each model, task and metric.
 
-    models     a run, or 'hf:' and a name or folder, or several
+    models     a loaded model, a run, or 'hf:' and a name or folder, or several
     tasks      a file of texts and labels, NAME, or NAME@PATH, or several
     workdir    keeps the results, so that the same call continues; None: a temporary one
     keys       keys of the config, as in `config`: seeds=3, steps=200
@@ -105,7 +107,7 @@ def evaluate(
 
 
 def analyze(
-    models: str | Iterable[str],
+    models: 'str | Pretrained | Iterable[str | Pretrained]',
     tasks: str | Iterable[str] = 'bundled',
     workdir: str | os.PathLike | None = None,
     **keys: Any,
@@ -126,15 +128,25 @@ def analyze(
 
 @contextlib.contextmanager
 def _examined(command, models, tasks, workdir, keys):
-    """Yields (config, workdir) of a command that examines models on tasks."""
-    lists = [[x] if isinstance(x, str) else [*x] for x in (models, tasks)]
-    models, tasks = (','.join(map(str, names)) for names in lists)
-    made = config(f'{command}:models={models},tasks={tasks}', **keys)
-    if workdir:
-        yield made, workdir
-        return
+    """Yields (config, workdir) of a command that examines models on tasks.
+
+    A loaded model is saved for it: members of an examination read theirs from files.
+    """
+    tasks = [tasks] if isinstance(tasks, str) else tasks
+    is_one = isinstance(models, str) or hasattr(models, 'save')
     with tempfile.TemporaryDirectory() as folder:
-        yield made, folder
+        names = [_named(model, folder) for model in ([models] if is_one else models)]
+        given = f'models={",".join(names)},tasks={",".join(map(str, tasks))}'
+        yield config(f'{command}:{given}', **keys), workdir or Path(folder, command)
+
+
+def _named(model, folder):
+    """The name of a model; of a loaded one, the folder below `folder` it is saved to."""
+    if not hasattr(model, 'save'):
+        return str(model)
+    place = Path(folder, re.sub(r'\W+', '-', Path(model.name).name) or 'model')
+    model.save(place)
+    return str(place)
 
 
 def _table(rows):

@@ -218,23 +218,19 @@ def _of_text(name, text, workdir, file):
 
 
 def _of_arguments(name, flags):
-    """Returns (workdir, place of the config), which flags such as --model may imply."""
+    """Returns (workdir, place of the config): flags such as --model are arguments of it,
+    and imply both."""
     workdir, place = flags['workdir'], flags.get('config')
     given = {flag: flags[flag] for flag in COMMANDS[name].arguments if flags[flag]}
     if not given:
         return workdir, place
-    if place:
-        flag = next(iter(given))
-        raise ValueError(
-            f'--{flag}={given[flag]} and the config {place!r} are both given. Leave out '
-            f'one: --{flag} is an argument of --config={name}:.'
-        )
     words = [f'{COMMANDS[name].arguments[flag][0]}={given[flag]}' for flag in given]
     if not workdir:
         parts = re.findall(r'[\w.-]+(?=/*(?:,|$))', ','.join(given.values()))
         workdir = f'runs/{"-".join([name, *parts])}'
         print(f'--workdir={workdir}')
-    return workdir, f'{name}:{",".join(words)}'
+    place = place or name
+    return workdir, f'{place}{"," if ":" in place else ":"}{",".join(words)}'
 
 
 def _flags(command, words):

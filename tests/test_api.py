@@ -1,5 +1,7 @@
 """The public names: `import jepa_text as jt`."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pandas
@@ -109,6 +111,9 @@ def test_scores_are_a_table_beside_controls(run, labeled, tmp_path):
     table = jt.evaluate(run.workdir, labeled, tmp_path / 'exam', **keys)
     again = jt.evaluate([run.workdir], [labeled], tmp_path / 'exam', **keys)
     assert table.equals(again)
+    # A loaded model has the scores of its run.
+    loaded = jt.evaluate(dataclasses.replace(run.model(), name='run'), labeled, **keys)
+    assert table.equals(loaded)
     assert {'model', 'metric', 'value', 'low', 'high', 'control'} <= {*table.columns}
     (accuracy,) = table[table.metric == 'accuracy'].to_dict('records')
     assert accuracy['seeds'] == 2 and accuracy['model'] == 'run'
@@ -120,7 +125,7 @@ def test_scores_are_a_table_beside_controls(run, labeled, tmp_path):
 @pytest.mark.slow
 def test_an_analysis_is_a_table_beside_controls(run, labeled):
     keys = dict(train=40, test=20, half_samples=0, poolings=('mean',))
-    table = jt.analyze(run.workdir, labeled, **keys)
+    table = jt.analyze(dataclasses.replace(run.model(), name='run'), labeled, **keys)
     assert {'model', 'task', 'metric', 'value', 'control', 'reached'} <= {*table.columns}
     assert len(table) and set(table.model) == {'run'}
 

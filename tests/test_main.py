@@ -268,7 +268,7 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         ('train README.md --workdir=x', "'README.md' is neither the name"),
         ('train toy:clm_mlm toy --workdir=x', "'toy'"),
         ('train toy --workdir=x --config=toy', "'toy' and --config are two configs"),
-        ('evaluate evaluate:models=a --model=b', 'Leave out one'),
+        ('evaluate evaluate:models=a --model=b', "'models' is given twice"),
         ('train toy:no --workdir=x', "preset='no'. Available: clm"),
         (f'train --config={TOY}', '--workdir is missing'),
         (f'train --config={TOY} --workdir={TOY}/x', 'toy.py is a file, but'),

@@ -28,8 +28,7 @@ from jepa_text.engine import Options
 from jepa_text.evaluation import controls, examiner, finetune, tasks
 from jepa_text.evaluation.results import result_files
 from jepa_text.evaluation.sets.task import classes
-from jepa_text.files import addresses, atomic, checksums, paths
-from jepa_text.hf import files
+from jepa_text.files import atomic, checksums, paths
 from jepa_text.pretrained import load, prediction
 from jepa_text.report import progress
 from jepa_text.running import compilation, places, xla_flags
@@ -109,14 +108,15 @@ def analyze(config, workdir):
     folder = Path(paths.local('The workdir', workdir)).expanduser().absolute()
     began, config = time.monotonic(), _checked(config)
     compilation.use_cache()
-    chosen = _tasks(config)
     for path in config['models']:
-        # Raises if the model has not these layers, or does not read as many tokens.
+        # Raises if there is no model, or one without these layers, or that does not read
+        # as many tokens.
         model = load.outline(path)
         depth = model.network.encoder.depth
         features.combinations(depth, config['layers'], config['poolings'])
         if config['max_length']:
             prediction.reader(model, config['max_length'])
+    chosen = _tasks(config)
     names = run_names(config['models'])
     options = schema.read(Options, config['engine'], 'engine')
     with contextlib.ExitStack() as stack:
@@ -255,19 +255,11 @@ def write(folder, results):
 
 def _checked(config):
     """The config as plain values with all defaults. Raises ValueError for invalid
-    settings, FileNotFoundError for a folder that is no run."""
+    settings."""
     config = schema.resolved(Config, schema.plain(config))
     for path in config['models']:
-        place = addresses.location('models', files.named(path), model=True)
         if config['models'].count(path) > 1:
             raise ValueError(f'models={config["models"]} contains {path} twice.')
-        if place.startswith(paths.MODEL):
-            continue
-        if not (places.model_folder('models', path) / 'config.json').is_file():
-            raise FileNotFoundError(
-                f'{path} contains no config.json, so it is not a run of jepa-text. '
-                "Specify the --workdir of a training run, or 'hf:' with a folder or name."
-            )
     features.combinations(1, None, config['poolings'])
     if not config['poolings'] or config['poolings'][0] == 'last4':
         raise ValueError(

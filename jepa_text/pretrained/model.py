@@ -154,6 +154,7 @@ class Pretrained:
         """
         tokenizer, (begin, end) = self.tokenizer, self.ends()
         self.check_fills()
+        _check_text('text', text)
         if '<mask>' not in text:
             raise ValueError(f'{text!r} has no <mask> to fill.')
         ids = np.array([*begin, *tokenizer.encode_masked(text), *end], np.int32)
@@ -261,6 +262,7 @@ class Pretrained:
 
         Raises ValueError for a text without tokens.
         """
+        _check_text('text', text)
         return self._row(text, self.tokenizer.encode(text))
 
     def rows(self, texts):
@@ -277,11 +279,7 @@ class Pretrained:
         texts = list(texts)
         for number, text in enumerate(texts):
             # The tokenizer would read a tuple of two texts as a single row.
-            if not isinstance(text, str):
-                raise ValueError(
-                    f'texts[{number}]={text!r} is not a text, but a '
-                    f'{type(text).__name__}: give one string per vector.'
-                )
+            _check_text(f'texts[{number}]', text)
         ids = self.tokenizer.encode_many(texts)
         truncation.warn(self, [len(each) for each in ids])
         return [self._row(text, each) for text, each in zip(texts, ids)]
@@ -346,6 +344,13 @@ class _Rest:
 
     def __hash__(self):
         return hash((self.model.network.encoder, self.model.tokenizer.fingerprint))
+
+
+def _check_text(name, text):
+    """Raises ValueError for what is not a string."""
+    if not isinstance(text, str):
+        kind = type(text).__name__
+        raise ValueError(f'{name}={text!r} is not a text, but a {kind}: give a string.')
 
 
 def _shown(tokenizer, i):

@@ -130,6 +130,9 @@ def test_what_is_not_a_text_is_rejected(model, other):
     """A pair of texts would become a single vector."""
     with pytest.raises(ValueError, match=r'texts\[1\]=.* is not a text, but a '):
         model.encode(['the whale', other])
+    for method in (model.tokens, model.fill):
+        with pytest.raises(ValueError, match='text=.* is not a text, but a '):
+            method(other)
 
 
 @pytest.mark.parametrize(
