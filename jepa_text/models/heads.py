@@ -159,7 +159,7 @@ def _split(rows, shape):
 
 @dataclasses.dataclass(frozen=True)
 class PredictorSizes:
-    """The kind of predictor, 'mlp', 'transformer' or 'identity', and its sizes."""
+    """The kind of predictor, 'mlp' or 'transformer', and its sizes."""
 
     kind: str
     hidden: int
@@ -170,7 +170,7 @@ class PredictorSizes:
         for name in ('hidden', 'depth', 'heads'):
             what = 'predictor_' + name.replace('hidden', 'width')
             ranges.number(what, getattr(self, name), whole=True, minimum=1)
-        resolve.check_choice('predictor', self.kind, ('mlp', 'transformer', 'identity'))
+        resolve.check_choice('predictor', self.kind, ('mlp', 'transformer'))
         if self.kind == 'transformer' and self.hidden % (2 * self.heads):
             raise ValueError(
                 f'predictor_width={self.hidden} is not a multiple of twice '
@@ -184,24 +184,9 @@ class PredictorSizes:
         """
         if self.kind == 'mlp':
             return MLPPredictor(width, self.hidden)
-        if self.kind == 'identity':
-            return IdentityPredictor(width)
         return TransformerPredictor(
             width, self.hidden, self.depth, self.heads, attention=attention
         )
-
-
-class IdentityPredictor(nn.Module):
-    """hidden -> hidden: the encoder's output itself must match the target."""
-
-    width: int
-
-    def example(self):
-        return (jnp.zeros((1, 1, self.width)),)
-
-    @nn.compact
-    def __call__(self, hidden_BMD):
-        return hidden_BMD
 
 
 class MLPPredictor(nn.Module):
@@ -210,7 +195,8 @@ class MLPPredictor(nn.Module):
     width: int
     hidden: int
 
-    example = IdentityPredictor.example
+    def example(self):
+        return (jnp.zeros((1, 1, self.width)),)
 
     @nn.compact
     def __call__(self, hidden_BMD):

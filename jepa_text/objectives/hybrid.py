@@ -16,7 +16,7 @@ import dataclasses
 import jax.numpy as jnp
 
 from jepa_text import losses
-from jepa_text.models import heads, pooling
+from jepa_text.models import heads
 from jepa_text.objectives.latent.base import LatentObjective, Prediction, parts
 from jepa_text.parallel import activations
 
@@ -77,8 +77,6 @@ class Hybrid(LatentObjective):
             target_BMD=losses.take(self.latent.targets(params, view), index_BM),
             where_BM=where_BM,
             regularized_BMD=hidden_BMD,
-            rows_ND=pooling.mean(hidden_BLD, batch['segment_ids'] > 0),
-            rows_where_N=jnp.any(where_BM, axis=-1),
         )
 
     def trivial(self, params, view):

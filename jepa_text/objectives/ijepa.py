@@ -21,7 +21,7 @@ from einops import rearrange, repeat
 from jepa_text import losses
 from jepa_text.data.masking import blocks
 from jepa_text.data.masking import tokens as token_masks
-from jepa_text.models import heads, pooling
+from jepa_text.models import heads
 from jepa_text.objectives.base import check_pair
 from jepa_text.objectives.latent.base import (
     WITHOUT,
@@ -161,8 +161,6 @@ class IJEPA(LatentObjective):
             target_BMD=losses.take(targets_XLD, target_XM),
             where_BM=ok_XM,
             regularized_BMD=prediction_XMD,
-            rows_ND=pooling.mean(read_XKD, context_at[0] > 0),
-            rows_where_N=jnp.any(ok_XM, axis=-1),
         )
 
     def trivial(self, params, view):

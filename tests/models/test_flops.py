@@ -97,7 +97,7 @@ def formula(network, rows, length, seen):
         products = min(latent.negatives, many) * width
         parts['distance'] = cost(at=many, products=products, times=2 + through)
     if (rule := latent.regularizer) is not None:
-        among = rows if rule.on == 'rows' else min(rule.sample, many)
+        among = min(rule.sample, many)
         squared = rule.name == 'vicreg'
         products = width * (width if squared else rule.directions)
         parts[rule.name] = cost(at=among, products=products, times=3 if squared else 2)
@@ -157,11 +157,8 @@ FURTHER = {
     'masked, causal': MLM | dict(attends='causal'),
     'iid': MLM | dict(sampler='iid'),
     'predictor over the row': LATENT | dict(predictor='transformer'),
-    'no predictor': LATENT | dict(predictor='identity'),
     'info_nce': LATENT | dict(latent=dict(distance='info_nce')),
     'vicreg': LATENT | dict(latent=dict(regularizer=dict(name='vicreg', weight=1.0))),
-    'rows': LATENT
-    | dict(latent=dict(regularizer=dict(name='vicreg', weight=1.0, on='rows'))),
     'self as target': LATENT | dict(latent=dict(momentum=None)),
     'four contexts': dict(name='ijepa', mlm=dict(rate=0.3), masks=4),
 }
@@ -182,7 +179,7 @@ def test_the_count_is_the_formula_and_within_two_percent_of_xla(name):
     shape = wide(name) if name in SECTIONS else {}
     masked, program, count = compare(EVERY[name], **shape)
     found = {part: flops for part, flops in count.parts.items() if flops}
-    # SIGReg sums over its knots by a tiny product; an identity predictor has none.
+    # SIGReg sums over its knots by a tiny product.
     assert found == pytest.approx({k: v for k, v in masked.items() if v}, rel=1e-3)
     assert count.model == pytest.approx(sum(masked.values()), rel=1e-5)
     assert count.program == pytest.approx(program, rel=1e-5)

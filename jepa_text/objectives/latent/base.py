@@ -43,16 +43,13 @@ def parts(what, mlm, balance, latent, **common):
 class Prediction:
     """M predicted vectors for each of B rows (or of several contexts each), and targets.
 
-    A regularizer applies to `regularized_BMD`, or to those of the N vectors `rows_ND` of
-    rows where `rows_where_N` is true.
+    A regularizer applies to `regularized_BMD`.
     """
 
     prediction_BMD: jax.Array
     target_BMD: jax.Array
     where_BM: jax.Array
     regularized_BMD: jax.Array
-    rows_ND: jax.Array
-    rows_where_N: jax.Array
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

@@ -42,8 +42,8 @@ def make(section, steps):
     """Returns a Latent from a section of its keywords; `steps` is the phase length.
 
     `momentum` is a number or a section of schedules.py; None means no EMA copy.
-    `regularizer={'name': 'sigreg', 'weight': 0.05, 'on': 'rows'}` adds a term. Raises
-    ValueError for an unknown keyword or choice, and a number out of range.
+    `regularizer={'name': 'sigreg', 'weight': 0.05}` adds a term. Raises ValueError for an
+    unknown keyword or choice, and a number out of range.
     """
     options = {'momentum': PAPER_MOMENTUM, **section}
     if options['momentum'] is not None:
@@ -59,21 +59,15 @@ def make(section, steps):
 
 @dataclasses.dataclass(frozen=True)
 class Regularizer:
-    """A loss term against collapse, on at most `sample` vectors per step.
-
-    `on` is 'tokens', for the latents at masked positions, or 'rows', for the mean of each
-    row.
-    """
+    """A loss term against collapse, on at most `sample` latents of a step."""
 
     name: str
     weight: float
-    on: str = 'tokens'
     sample: int = 1024
     directions: int = 256
 
     def __post_init__(self):
         resolve.check_choice('latent: regularizer: name', self.name, REGULARIZERS)
-        resolve.check_choice('latent: regularizer: on', self.on, ('tokens', 'rows'))
         for name, bounds in REGULARIZER_RANGES.items():
             ranges.number(f'latent: regularizer: {name}', getattr(self, name), **bounds)
 
@@ -180,21 +174,15 @@ class Latent:
         count = jnp.sum(where_BM).astype(jnp.float32)
         whole = jnp.maximum(view.counts['latent'], 1).astype(jnp.float32)
         share = count / whole
-        if rule.on == 'rows':
-            vectors_ND, where_N = prediction.rows_ND, prediction.rows_where_N
-            times = whole / jnp.maximum(count, 1)
-        else:
-            vectors_BMD = prediction.regularized_BMD
-            vectors_ND = vectors_BMD.reshape(-1, vectors_BMD.shape[-1])
-            where_N = where_BM.reshape(-1)
-            # The number of true vectors in a sample of the part, and of the batch.
-            maximum = count * (rule.sample / len(where_N))
-            times = jnp.minimum(whole, maximum) / jnp.maximum(
-                jnp.minimum(count, maximum), 1
-            )
-            order_N = jax.random.permutation(step_key(view, 'sample'), len(where_N))
-            take = order_N[: rule.sample]
-            vectors_ND, where_N = vectors_ND[take], where_N[take]
+        vectors_BMD = prediction.regularized_BMD
+        vectors_ND = vectors_BMD.reshape(-1, vectors_BMD.shape[-1])
+        where_N = where_BM.reshape(-1)
+        # The number of true vectors in a sample of the part, and of the batch.
+        maximum = count * (rule.sample / len(where_N))
+        times = jnp.minimum(whole, maximum) / jnp.maximum(jnp.minimum(count, maximum), 1)
+        order_N = jax.random.permutation(step_key(view, 'sample'), len(where_N))
+        take = order_N[: rule.sample]
+        vectors_ND, where_N = vectors_ND[take], where_N[take]
         if rule.name == 'sigreg':
             share = share * jnp.maximum(times, 1)
         with jax.named_scope(rule.name):
