@@ -157,6 +157,11 @@ TABLES = {
     'schedule': 'optim.schedules:SCHEDULES',
     'balance': 'objectives.latent.balance:RULES',
 }
+NOTES = {
+    'optimizer': 'Each also takes lr_multipliers=(("PATTERN", FACTOR), ...).',
+    'schedule': 'A number is a constant schedule; a dotted name is a module of yours.',
+    'balance': 'A number is a fixed lambda; a dotted name is a module of yours.',
+}
 SECTIONS = {
     'latent': 'objectives.latent.targets:Latent',
     'regularizer': 'objectives.latent.targets:Regularizer',
@@ -306,9 +311,7 @@ def _part(word):
             (n, doc.splitlines()[0]) for (k, n), (_, doc) in parts.items() if k == word
         )
         lines = [f'{word}: one of', '', *display.two_columns(docs, 14), '']
-        if word in TABLES:
-            make = _imported(f'{TABLES[word].partition(":")[0]}:make')
-            lines += [inspect.getdoc(make).partition('>>>')[0].rstrip(), '']
+        lines += [NOTES[word], ''] if word in NOTES else []
         return '\n'.join([*lines, '`jepa-text help NAME` has its keys.'])
     found = [
         _documented(f'{kind}: dict({f"name={name!r}, " * (kind != name)}...)', name, *of)
