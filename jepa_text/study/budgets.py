@@ -48,11 +48,6 @@ def of_runs(configs):
     return {name: budget(config) for name, config in configs.items()}
 
 
-def tokens_per_step(budgets):
-    """Returns the {positions per step} of all phases of {name: Budget}."""
-    return {size for one in budgets.values() for _, _, size, _ in one.spans}
-
-
 def seconds(log):
     """Returns the seconds of all logged steps; NaN without times.
 

@@ -1,21 +1,14 @@
-"""Learning curves of a study: means over seeds against steps, tokens and FLOPs."""
+"""Learning curves of a study: means over seeds against steps and FLOPs."""
 
 import numpy as np
 
 from jepa_text.report import frequencies, plots
 from jepa_text.running import metrics
-from jepa_text.study import budgets
 
 MAXIMUM = 10  # lines per figure
 SHOWN = (
     ('heldout/mlm_loss', 'Held-out masked loss', 'nats per token'),
     ('heldout/mntp_loss', 'Held-out masked loss, one position before', 'nats per token'),
-)
-# (label, function of a Budget and steps)
-AXES = (
-    ('steps', lambda budget, steps_N: steps_N),
-    ('tokens read', budgets.Budget.tokens),
-    ('FLOPs', budgets.Budget.flops),
 )
 
 
@@ -23,11 +16,9 @@ def figures(study):
     """Returns figures of the held-out losses and of each probe during training.
 
     Arms with the same suffix after the last _ share figures, as the suffix names a
-    budget. The axis of tokens is left out if tokens are proportional to steps.
+    budget.
     """
-    members, logs, spent = study.members, study.logs, study.first_spent
-    axes = AXES if len(budgets.tokens_per_step(spent)) > 1 else (AXES[0], AXES[2])
-    drawn = []
+    members, logs, drawn = study.members, study.logs, []
     for key, title, label in (*SHOWN, *_probes(logs)):
         for what, part in parts(list(members)):
             runs = {arm: series(logs, members[arm], key) for arm in part}
@@ -35,11 +26,11 @@ def figures(study):
             if not any(len(steps_N) for steps_N, _ in runs.values()):
                 continue
             known = _unigram(logs) if key == SHOWN[0][0] else None
-            for xlabel, spend in axes:
-                shown = {
-                    arm: (spend(spent[arm], steps_N), values_SN)
-                    for arm, (steps_N, values_SN) in runs.items()
-                }
+            spent = {
+                arm: (study.first_spent[arm].flops(steps_N), values_SN)
+                for arm, (steps_N, values_SN) in runs.items()
+            }
+            for shown, xlabel in ((runs, 'steps'), (spent, 'FLOPs')):
                 drawn.append(plots.curves(shown, title + what, label, known, xlabel))
     return drawn
 

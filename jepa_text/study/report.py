@@ -176,10 +176,4 @@ def _curves(study):
         'Lines are means over seeds; bands span the range of the seeds. FLOPs are those '
         'of the model, forward and backward.'
     )
-    sizes = budgets.tokens_per_step(study.first_spent)
-    if len(sizes) == 1:
-        text += (
-            f' Each step reads {sizes.pop():,} tokens, so tokens have no figures of '
-            'their own.'
-        )
     return drawn and {'heading': 'Learning curves', 'text': text, 'figures': drawn}

@@ -105,7 +105,6 @@ def test_all_arms_are_on_the_page(sections, pfs):
 def test_curves_are_means_over_seeds_against_steps_and_flops(sections, pfs):
     figures = sections[1]['Learning curves']['figures']
     labels = {figure.axes[0].get_xlabel() for figure in figures}
-    # All steps read the same number of tokens, so tokens have no curves.
     assert labels == {'steps', 'FLOPs'}
     steps, values_SN = curves.series(pfs.logs, pfs.members['mlm_42k'], 'heldout/mlm_loss')
     (line,) = [
