@@ -118,7 +118,6 @@ def test_bfloat16_computes_near_float32_and_keeps_float32_weights(tokens):
     ('options', 'words'),
     [
         (dict(preset='tyny'), 'tyny'),
-        (dict(preset='tiny', dephth=3), 'depth'),
         (dict(preset='tiny', kv_heads=3), 'kv_heads=3'),
         (dict(preset='tiny', width=63), 'width=63'),
         (dict(preset='tiny', remat='maximum'), 'maximum'),

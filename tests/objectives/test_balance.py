@@ -194,10 +194,8 @@ def test_the_logit_has_no_weight_decay_and_may_have_its_own_lr_multiplier():
     'section, message',
     [
         (1.5, 'Fixed: weight=1.5 must be a number at least 0 and at most 1'),
-        (float('nan'), 'weight=nan must be a finite number'),
         (dict(name='magic'), "balance='magic'. Available: fixed, gradient"),
         (dict(name='fixed'), "fixed requires 'weight'"),
-        (dict(name='sigmoid', inital=1), "does not take 'inital'"),
         (dict(name='sigmoid', initial=1.0), 'initial=1.0 must be .* at most 0.999'),
         (dict(name='sigmoid', low=-0.1), 'low=-0.1 must be a number at least 0'),
         (dict(name='sigmoid', low=0.6), r'low=0.6, high=0.9\) needs low <= initial'),
@@ -209,10 +207,7 @@ def test_the_logit_has_no_weight_decay_and_may_have_its_own_lr_multiplier():
         ),
         (dict(name='gradient_ratio', high=0.4), 'high=0.4'),
         (dict(name='gradient_ratio', every_steps=0), 'every_steps=0 must be an int'),
-        ('half', "weight='half' must be a finite"),
         (None, 'weight=None must be a finite'),
-        (dict(name='fixed', weight=[0.5]), r'weight=\[0.5\] must be'),
-        (dict(name='gradient_ratio', ratio='hot'), "ratio='hot' must be"),
         (
             dict(name='schedule', of=dict(name='linear', start=0, end=2)),
             'balance: of at step 10=2.0 must be .* at most 1',

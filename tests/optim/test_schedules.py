@@ -77,13 +77,10 @@ def test_values_match_optax(ours, theirs):
     [
         (-1e-3, 'schedule=-0.001 must be a number at least 0'),
         ({'name': 'wdd'}, 'wsd'),
-        ({'name': 'linear', 'begin': 0, 'end': 1}, 'begin'),
         (wsd(warmup_steps=60, decay_steps=60), '100 steps'),
         (wsd(warmup_steps=0.5, decay_steps=1), 'warmup_steps=0.5 must be an integer at'),
         (wsd(warmup_steps=True, decay_steps=1), 'warmup_steps=True must be an integer'),
-        (wsd(warmup_steps='9', decay_steps=1), "warmup_steps='9' must be an integer"),
         (wsd(warmup_fraction=2, decay_steps=1), 'warmup_fraction=2 must .* at most 1'),
-        (wsd(warmup_fraction=-0.1, decay_steps=1), 'warmup_fraction=-0.1 must be'),
         (wsd(decay_steps=1), "schedule 'wsd' requires 'warmup_steps'"),
         (
             wsd(warmup_steps=1, warmup_fraction=0.1, decay_steps=1),

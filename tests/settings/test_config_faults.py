@@ -82,11 +82,9 @@ FAULTS = {
         (dict(mesh=WHOLE | dict(data=3)), '4 available devices'),
         (dict(tokens=5), 'exactly one of steps and tokens'),
         (dict(profile_steps=[3, 2]), r'profile_steps=\(3, 2\)'),
-        (dict(watchdog=dict(second=3)), "'second'.*'seconds'"),
     ),
     'model': (
         (dict(model={}), 'The config has no model'),
-        (dict(model__name='transfomer'), "'transformer'"),
         (dict(model__preset='huge'), '1b'),
         (dict(phases=None), 'phases=None must be'),
         (dict(model__rope_theta=0), 'rope_theta=0 must be a number above 0'),
@@ -101,7 +99,6 @@ FAULTS = {
     ),
     'phases': (
         (dict(phases=(1,)), r'phases\[0\]=1 must be a section, as dict.objective'),
-        (later(at_switch=dict(rewam=3)), "at_switch has no key 'rewam'"),
         (later(at_switch=dict(rewarm_steps=-3)), 'rewarm_steps=-3'),
         (later(at_switch=dict(rewarm_steps=0.5)), 'rewarm_steps=0.5 must be an integer'),
         (later(at_switch=dict(rewarm_fraction=3)), 'fraction=3 must be .* and at most 1'),
@@ -112,7 +109,6 @@ FAULTS = {
         (later(at_switch=dict(reset='(')), 'not a valid regular expression'),
         (later(steps=1.5), 'steps=1.5'),
         (later(fraction=2), r'phases\[1\].fraction=2 must be .* and at most 1'),
-        (later(lenght=3), 'lenght'),
         (dict(steps=1, phases=[MLM[0] | dict(fraction=0.5)] * 2), 'at least one step'),
         (later(steps=2, fraction=0.5), 'give one of them'),
         (
@@ -123,7 +119,6 @@ FAULTS = {
     'objective': (
         (objective(name='mlm', rate=None), 'rate=None must be a finite'),
         (objective(name='mlm', rate=1e-4), 'rate=0.0001 masks less than one'),
-        (objective(name='hybrid', rate=0.3), "'rate'"),
         (objective(name='mlm', tied='no'), "tied='no' must be True or False"),
         (objective(name='hybrid', latent=dict(top=0)), 'latent: top=0'),
         (objective(name='ijepa', masks=100), 'ijepa: masks=100'),
@@ -135,7 +130,6 @@ FAULTS = {
             'steps=inf must be an integer',
         ),
         (dict(schedule=WSD | dict(peak=-1.0)), "'wsd': peak=-1.0"),
-        (dict(schedule=WSD | dict(peak='x')), "peak='x' must be a"),
         (dict(schedule=WSD | dict(warmup_steps=-5)), 'warmup_steps=-5'),
         (
             dict(schedule=dict(name='warmup_cosine', peak=1.0, warmup_steps=24)),
@@ -144,7 +138,6 @@ FAULTS = {
     ),
     'optimizer': (
         (dict(optimizer=dict(name='adam')), 'adamw'),
-        (dict(optimizer=dict(name='adamw', beta1=0.9)), 'beta1'),
         (dict(optimizer=dict(name='adamw', b1=2.0)), 'b1=2.0'),
         (dict(optimizer=dict(name='adamw', momentum_dtype='float16')), HALF),
         (dict(optimizer=dict(name='muon', momentum_dtype='float16')), HALF),
