@@ -1,6 +1,7 @@
 """All attention backends against float64, forward and backward, and their choice.
 
-Kernels for GPUs and TPUs are interpreted or only lowered on CPUs; on a GPU they run.
+Kernels for GPUs and TPUs are interpreted or only lowered here; tests/planning/
+test_accelerator.py runs them on their devices.
 """
 
 import dataclasses
@@ -645,23 +646,3 @@ def test_a_request_has_the_number_of_devices_without_a_mesh():
         jax.jit(jax.shard_map(inside, in_specs=(heads, heads), out_specs=heads))(q, k)
     assert (seen[0].rows, seen[0].tensor, seen[0].devices) == (1, 1, 1)
     assert (seen[0].batch, seen[0].heads, seen[0].kv_heads) == (2, 2, 1)
-
-
-# On a GPU ---------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(jax.default_backend() != 'gpu', reason='needs an NVIDIA GPU')
-@pytest.mark.parametrize('width', [64, 96, 128])
-@pytest.mark.parametrize(('causal', 'window'), EVERY)
-@pytest.mark.parametrize('name', ['cudnn', 'tokamax', 'pallas'])
-def test_kernels_on_a_gpu_equal_float64(name, width, causal, window):
-    inputs = [jnp.asarray(x, jnp.bfloat16) for x in draw(width)]
-    request = attention.request_of(*inputs[:2], causal=causal, window=window)
-    backend = attention.BACKENDS[name]
-    if reason := backend.why_not(dataclasses.replace(request, devices=1)):
-        pytest.skip(reason)
-    got = program(backend.attend, causal=causal, window=window)(inputs)
-    expected = reference(*inputs, SEGMENTS, causal=causal, window=window)
-    for one, other in zip(got, expected, strict=True):
-        error = np.abs(one.astype(np.float64) - other).max() / np.abs(other).max()
-        assert error < 0.02

@@ -211,6 +211,7 @@ def test_quiet_hides_orbax_messages_but_no_errors(caplog):
         ValueError("UNKNOWN: Error reading [os_error_code='5']"),
         ValueError('UNAVAILABLE: Failed to connect'),
         OSError(5, 'Input/output error'),
+        PermissionError(13, 'Permission denied'),
     ],
 )
 def test_failures_of_the_machine_are_not_damage(folder, monkeypatch, error):
@@ -219,6 +220,8 @@ def test_failures_of_the_machine_are_not_damage(folder, monkeypatch, error):
         _read(folder)
     assert str(folder / '5') in str(caught.value)
     assert exits.code_of(caught.value) == exits.FAILED
+    monkeypatch.undo()
+    assert restore.newest_good(folder) == (5, {'phase': 1})
 
 
 def test_damage_reported_by_tensorstore_is_damage(folder, monkeypatch):
