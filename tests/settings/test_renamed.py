@@ -1,6 +1,7 @@
 """Keys and values of earlier versions are refused with what to write instead."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,53 +11,39 @@ from jepa_text.settings import config_file, renamed, schema
 from jepa_text.training import config as settings
 from tests import tiny
 
+DOCS = Path(__file__).parents[2] / 'docs'
+
 
 def objective(**section):
     return {'phases': [{'objective': section}]}
 
 
+@pytest.mark.parametrize('old', renamed.INSTEAD)
+def test_old_settings_are_refused_with_the_remedy(old):
+    """In a config and in a run of a study; the page that is named has the key."""
+    path, _, value = old.partition('=')
+    section, key = path.split('.')
+    config = {key: value or 1}
+    config = {section: config} if section else config
+    says = f'{old.removeprefix(".")}: {renamed.INSTEAD[old]} (docs/'
+    for given, place in ((config, ''), ({'runs': [config]}, 'runs.')):
+        with pytest.raises(ValueError) as refused:
+            renamed.check(given)
+        head, _, page = str(refused.value).partition(says)
+        assert head == f'The config has {place}'
+        assert key in (DOCS / page.removesuffix(').')).read_text()
+
+
 @pytest.mark.parametrize(
     ('config', 'says'),
     [
-        ({'prepare': {'workers': 2}}, 'has prepare.workers: it is now engine.jobs'),
-        (
-            {'schedule': {'name': 'wsd', 'warmup': 1.0}},
-            r'has schedule.warmup: it is now warmup_steps or warmup_fraction \(docs/up',
-        ),
-        ({'runs': [{'schedule': {'decay': 9}}]}, 'schedule.decay: it is now decay_steps'),
         (objective(rate={'name': 'wsd', 'decay': 0.1}), 'rate.decay: it is now decay_st'),
-        ({'phases': [{'share': 1.0}]}, 'has phases.share: it is now fraction'),
-        ({'phases': [{'at_switch': {'rewarm': 2}}]}, 'switch.rewarm: it is now rewarm_s'),
-        (
-            {'log_every': 5},
-            r'has log_every: it is now log_every_steps \(docs/upgrading.md',
-        ),
-        ({'runs': [{'log_every': 5}]}, 'has runs.log_every: it is now log_every_steps'),
-        ({'checkpoint': {'every': 5}}, 'has checkpoint.every: it is now every_steps'),
-        (objective(balance={'every': 5}), 'balance.every: it is now every_steps'),
-        ({'watchdog': {'pause': 5}}, 'has watchdog.pause: it is now pause_seconds'),
-        ({'plan': {'price': 5}}, 'has plan.price: it is now dollars_per_chip_hour'),
-        ({'prepare': {'clean': {'overlap': 5}}}, 'clean.overlap: it was removed: 13 sha'),
-        ({'finetuning': {'warmup': 0.1}}, 'finetuning.warmup: it is now warmup_fraction'),
-        ({'cases': [{'warmup': 1}]}, 'has cases.warmup: it is now warmup_steps'),
-        ({'prepare': {'engine': 'beam'}}, "prepare.engine=beam: .* .*name='ray'"),
-        ({'tasks': [{'group': 'a'}]}, 'has tasks.group: it was removed: give a folder'),
-        ({'task': {'name': 'pairs'}}, "has task.name=pairs: .* name='labeled' with kind"),
-        (
-            {'prepare': {'clean': {'near_duplicates': 0.8}}},
-            'near_duplicates: .*datatrove',
-        ),
-        ({'baseline': 'time'}, "has baseline=time: .* use baseline='flops'"),
-        ({'runs': [{'baseline': 'time'}]}, 'has runs.baseline=time: it was removed'),
-        (objective(balance={'name': 'softmin'}), 'balance.name=softmin: .*gradient_rat'),
         (objective(latent={'prototypes': 8}), 'has phases.objective.latent.prototypes: '),
-        (
-            objective(latent={'regularizer': {'name': 'visreg', 'weight': 1}}),
-            "regularizer.name=visreg: it was removed: use name='sigreg' or 'vicreg'",
-        ),
+        ({'prepare': {'clean': {'ngram': 5}}}, 'prepare.clean.ngram: .*datatrove'),
+        ({'task': {'name': 'pairs'}}, "has task.name=pairs: .* name='labeled' with kind"),
     ],
 )
-def test_old_settings_are_refused_with_the_remedy(config, says):
+def test_old_settings_within_others_are_named_with_their_place(config, says):
     with pytest.raises(ValueError, match=says):
         renamed.check(config)
 
