@@ -167,12 +167,6 @@ def test_tensorboard_gets_the_same_values_and_a_resume_purges(tmp_path):
     assert starts == [3]  # hides what the first file says from step 3 on
 
 
-def test_closing_twice_is_allowed(tmp_path):
-    writer = metrics.Writer(tmp_path)
-    writer.close()
-    writer.close()
-
-
 def test_tensorboard_does_not_import_torch_and_leaves_it_importable(tmp_path):
     (tmp_path / 'torch.py').write_text('')
     code = (
