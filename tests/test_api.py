@@ -45,8 +45,11 @@ def labeled(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def config(tmp_path_factory):
-    rows = str(tmp_path_factory.mktemp('data') / 'rows')
-    return api.config('toy:clm_mlm', **TINY, **{'data.folder': rows})
+    folder = tmp_path_factory.mktemp('data')
+    (folder / 'text.txt').write_text('\n\n'.join(f'The {n}th whale.' for n in range(900)))
+    keys = {'prepare.source': dict(name='text', path=str(folder), heldout_every=9)}
+    keys['data.folder'] = str(folder / 'rows')
+    return api.config('toy:clm_mlm', **TINY, **keys)
 
 
 def test_the_package_names_what_it_has():

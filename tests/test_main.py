@@ -151,6 +151,7 @@ def test_models_and_tasks_are_a_whole_command(words, same, workdir):
     assert call.config == longer.config and call.workdir == workdir
 
 
+@pytest.mark.slow
 def test_texts_are_a_whole_command(tmp_path, monkeypatch, capsys):
     """Rows and tokenizer are made of them, and made once."""
     monkeypatch.chdir(tmp_path)

@@ -38,6 +38,7 @@ def task_of(kind):
     return tasks.Task('t', kind, METRICS[kind], part, part, validation=part)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('rows', ['standard', 'paper'])
 @pytest.mark.parametrize('kind', METRICS)
 def test_a_saved_model_gives_the_same_answers(tmp_path, kind, rows):

@@ -152,6 +152,7 @@ def extended(folder):
     return tokenizers.load(folder / 'tokenizer.json')
 
 
+@pytest.mark.slow
 def test_old_tokens_keep_their_logits_in_a_larger_vocabulary(folder, old, tmp_path):
     tokenizer = extended(tmp_path)
     prepare.prepare(
@@ -223,6 +224,7 @@ def test_options_listed_by_layer_keep_those_without_any(changes, theta, window):
     assert (made['rope_theta'], made['window']) == (theta, window)
 
 
+@pytest.mark.slow
 def test_a_matched_run_takes_its_model_from_the_start(folder, old, tmp_path):
     """Also in a study, which matches its runs before it completes them."""
     hybrid = (dict(objective=dict(name='hybrid', predictor_width=16)),)
@@ -317,6 +319,7 @@ def test_heads(folder, old, tmp_path):
     assert_array_equal(made['lm_head']['output']['kernel'], np.ones((2, 4)))
 
 
+@pytest.mark.slow
 def test_new_weights_equal_those_of_a_run_without_init_from(
     folder, old, tmp_path, capsys
 ):
@@ -387,6 +390,7 @@ def test_invalid_sections_are_rejected(folder, section, says):
         completion.with_init_from(settings.plain(config))
 
 
+@pytest.mark.slow
 def test_a_model_of_another_shape_is_rejected(folder, old, tmp_path):
     with pytest.raises(ValueError, match='ffn/up/kernel is .* in the start and .* here'):
         begun(config_of(folder, old, model=dict(ffn_width=96)), tmp_path / 'a')

@@ -128,6 +128,7 @@ def test_accumulation_gives_the_gradient_of_the_batch(monkeypatch, name, rule):
         assert learned(one.memory, before.memory) and learned(four.memory, before.memory)
 
 
+@pytest.mark.slow
 def test_metrics_do_not_depend_on_accumulation():
     given = dict(latent=dict(momentum=0.9, distance='mse'))
     whole, microbatches = setup('hybrid', **given), setup('hybrid', B, **given)

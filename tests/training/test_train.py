@@ -153,6 +153,7 @@ def test_parameters_and_flops_of_all_modules_are_said(folder, caplog):
             assert attention.startswith('attention') and last == compiling
 
 
+@pytest.mark.slow
 def test_mfu_only_counts_real_tokens(trained):
     config, workdir, _ = trained
     made = recipes.make(settings.plain(config))
@@ -193,6 +194,7 @@ def test_a_collapsed_run_says_so_once(folder, tmp_path, monkeypatch, capsys):
         assert capsys.readouterr().err.count('the targets span') == times
 
 
+@pytest.mark.slow
 def test_changed_rows_are_rejected_on_resume(run, tmp_path):
     config, workdir = run
     other = tiny.config(tmp_path, steps=4, phases=config['phases'])
