@@ -497,6 +497,9 @@ def test_kernels_are_tried_during_tracing(monkeypatch):
     kernel = types.SimpleNamespace(
         attend=functools.partial(blockwise.attend),
         why_not=lambda request: '',
+        PLATFORM='cpu',
+        CAPABILITY=(0, 0),
+        DTYPES=('float32',),
         SPLITS=False,
         RUNS=False,
         KEEPS=False,

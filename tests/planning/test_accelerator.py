@@ -63,7 +63,7 @@ def test_attention_agrees_with_the_reference(backend, request_):
         jax.ShapeDtypeStruct((3, length, heads, head_width), dtype) for heads in (4, 2)
     )
     request = attend.request_of(q_BLHK, k_BLGK, causal=causal, window=window)
-    if reason := kernel.why_not(request):
+    if reason := attend.unsupported(kernel, request):
         pytest.skip(reason)
     deviations = trial.deviations(
         kernel.attend,

@@ -203,7 +203,7 @@ def why_not(name, request):
     """Returns '' if the backend `name` supports the request, else the reason why not. A
     kernel is also tried on the device (trial.py)."""
     backend = BACKENDS[name]
-    reason = backend.why_not(request)
+    reason = unsupported(backend, request)
     if reason or backend.SPLITS:
         return reason
     if request.devices > 1:
@@ -226,6 +226,27 @@ def why_not(name, request):
         causal=request.causal,
         window=request.window,
     )
+
+
+def unsupported(backend, request):
+    """Returns '' if a file of models/attention supports the request, as far as is known
+    without a trial, else the reason why not."""
+    if backend.SPLITS:
+        return ''
+    if request.platform != backend.PLATFORM:
+        return f'it runs on {dict(gpu="NVIDIA GPUs", tpu="TPUs")[backend.PLATFORM]}'
+    if request.capability < backend.CAPABILITY:
+        need, have = (
+            '.'.join(map(str, x)) for x in (backend.CAPABILITY, request.capability)
+        )
+        return f'it needs compute capability {need}, and this GPU has {have}'
+    if request.dtype not in backend.DTYPES:
+        return f'it takes {" or ".join(backend.DTYPES)}, not {request.dtype}'
+    if request.order:
+        return 'it does not support an order per row'
+    if request.gaps:
+        return 'its windows count indices of a row, but these rows have gaps'
+    return backend.why_not(request) if hasattr(backend, 'why_not') else ''
 
 
 def available(request):
@@ -251,7 +272,9 @@ def explain(request, backend='auto'):
             continue
         slower = name in names and names.index(name) > names.index(chosen)
         # A slower kernel would not be chosen, so it is not tried on the device.
-        reason = BACKENDS[name].why_not(request) if slower else why_not(name, request)
+        reason = (
+            unsupported(BACKENDS[name], request) if slower else why_not(name, request)
+        )
         lines.append(f'  not {name}: {reason or "expected to be slower here"}')
     return lines
 

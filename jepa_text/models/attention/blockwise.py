@@ -18,11 +18,6 @@ SPLITS, MULTIPLE, RUNS, KEEPS = True, 128, False, True
 BLOCKS = (512, 256, 128)
 
 
-def why_not(request):
-    """Returns '': all requests are supported."""
-    return ''
-
-
 def attend(
     q_BLHK,
     k_BLGK,

@@ -10,6 +10,8 @@ import inspect
 import jax.numpy as jnp
 
 SPLITS, MULTIPLE, RUNS, KEEPS = False, 128, True, True
+# Packed documents need Hopper.
+PLATFORM, CAPABILITY, DTYPES = 'gpu', (9, 0), ('bfloat16', 'float16')
 # The primitive that returns the result and the log-sum-exp, for jax.checkpoint policies.
 FORWARD = ('dot_product_attention_fwd_wrapper',)
 _INNER = 'jax._src.cudnn.fused_attention_stablehlo'
@@ -17,22 +19,11 @@ _NEEDED = {'q_seqlen', 'kv_seqlen', 'q_offsets', 'kv_offsets', 'mask_type'}
 
 
 def why_not(request):
-    """Requires Hopper, half precision, no two-sided window and no order."""
-    if request.platform != 'gpu':
-        return 'it runs on NVIDIA GPUs'
-    if request.capability < (9, 0):
-        have = '.'.join(map(str, request.capability))
-        return f'packed documents need compute capability 9.0, and this GPU has {have}'
-    if request.dtype not in ('bfloat16', 'float16'):
-        return f'it takes bfloat16 or float16, not {request.dtype}'
+    """Requires narrow heads, no two-sided window and a new cuDNN."""
     if request.head_width > 128 or request.head_width % 8:
         return f'head width {request.head_width} is not a multiple of 8 up to 128'
     if request.window is not None and not request.causal:
         return 'its windows are to the left only'
-    if request.order:
-        return 'it does not support an order per row'
-    if request.gaps:
-        return 'its windows count indices of a row, but these rows have gaps'
     return _missing()
 
 

@@ -7,19 +7,7 @@ import jax
 from einops import rearrange
 
 SPLITS, MULTIPLE, RUNS, KEEPS = False, 128, False, True
-
-
-def why_not(request):
-    """Requires a TPU and no order."""
-    if request.platform != 'tpu':
-        return 'it runs on TPUs'
-    if request.dtype not in ('bfloat16', 'float32'):
-        return f'it takes bfloat16 or float32, not {request.dtype}'
-    if request.order:
-        return 'it does not support an order per row'
-    if request.gaps:
-        return 'its windows count indices of a row, but these rows have gaps'
-    return ''
+PLATFORM, CAPABILITY, DTYPES = 'tpu', (0, 0), ('bfloat16', 'float32')
 
 
 def attend(

@@ -11,11 +11,6 @@ from jepa_text.models.attention import masks
 SPLITS, MULTIPLE, RUNS, KEEPS = True, 1, False, False
 
 
-def why_not(request):
-    """Returns '': all requests are supported."""
-    return ''
-
-
 def attend(
     q_BLHK,
     k_BLGK,
