@@ -16,7 +16,7 @@ tasks may be run again at any time.
     local           one task after another in this process, in the order of the list
     local, jobs=N   N tasks at a time, each in a fresh process
     ray             as many as the cluster has room for, each in a fresh process; the
-                    workdir is a folder that all nodes see
+                    workdir is a folder that all nodes see, or an address
 
 A fresh process takes about a second to start: give a task enough to do. It has the
 environment of its machine, except for what would make it join the job of its driver, and
@@ -46,7 +46,7 @@ import traceback
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jepa_text.files import extras, locks
+from jepa_text.files import addresses, extras, locks
 from jepa_text.parallel import exits, signals
 from jepa_text.report import progress
 from jepa_text.settings import schema
@@ -55,6 +55,7 @@ LOGS, LOCK = 'logs', 'driver.lock'  # names in the workdir
 _PROGRAM = 'from jepa_text import engine; engine.main()'
 _POLL = 0.1  # seconds
 _GRACE = 60.0  # seconds in which a task that is asked to stop may save its state
+_PATIENCE = 15.0  # seconds in which Ray notices that a driver is gone
 # What would make a task join the job of its driver.
 _OF_JOB = re.compile(r'SLURM_|OMPI_|PMIX?_|JAX_(COORDINATOR|NUM_PROC|PROCESS_ID)')
 _THREADS = 'OMP_NUM_THREADS'  # which Ray sets to 1
@@ -124,30 +125,13 @@ def opened(options, workdir):
     the name of the other one, if there is one already. Raises ModuleNotFoundError if Ray
     is not installed.
     """
-    folder = os.path.abspath(workdir)
-    os.makedirs(folder, exist_ok=True)
-    with (
-        locks.held(os.path.join(folder, LOCK), folder),
-        _cluster() if options.name == 'ray' else contextlib.nullcontext() as ray,
-    ):
-        yield functools.partial(_run, options, folder, ray)
+    place = str(workdir).rstrip('/')
+    place = place if addresses.is_address(place) else os.path.abspath(place)
+    with (_ray_driver if options.name == 'ray' else _local_driver)(place) as ray:
+        yield functools.partial(_run, options, place, ray)
 
 
-@contextlib.contextmanager
-def _cluster():
-    """Yields the module ray, connected to a cluster."""
-    ray = extras.package('ray', 'ray', "engine.name='ray'")
-    if ray.is_initialized():
-        yield ray
-        return
-    ray.init(log_to_driver=False)
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
-
-
-def _run(options, folder, ray, tasks, on_end=None):
+def _run(options, place, ray, tasks, on_end=None):
     for index, task in enumerate(tasks):
         earlier = {other.name for other in tasks[:index]}
         if task.name in earlier or not {*task.after} <= earlier:
@@ -161,7 +145,7 @@ def _run(options, folder, ray, tasks, on_end=None):
     costs = [(1, task.cost) for task in tasks]
     with (
         progress.Progress(name, len(tasks), 0, costs) as bar,
-        _executor(options, folder, ray) as (submit, requests),
+        _executor(options, place, ray) as (submit, requests),
     ):
 
         def ended(name, outcome):
@@ -200,7 +184,7 @@ def _run(options, folder, ray, tasks, on_end=None):
 
 
 @contextlib.contextmanager
-def _executor(options, folder, ray):
+def _executor(options, place, ray):
     """Yields (submit(task) -> Future of its result, StopRequests or None)."""
     if options.is_in_process:
         yield _call_here, None
@@ -223,7 +207,7 @@ def _executor(options, folder, ray):
         stack.enter_context(pool)
 
         def submit(task):
-            given = _call(options, folder, task)
+            given = _call(options, place, task)
             if not ray:
                 return pool.submit(_call_in_process, *given, stopping)
             started.append(call.options(name=task.name).remote(*given))
@@ -257,9 +241,11 @@ def _called(function, arguments):
     return json.loads(json.dumps(called(*json.loads(json.dumps(arguments)))))
 
 
-def _call(options, folder, task):
+def _call(options, place, task):
     """Returns the arguments of `_call_in_process`."""
-    log = os.path.join(folder, LOGS, re.sub(r'[^\w.+=-]+', '-', task.name) + '.log')
+    log = ''
+    if not addresses.is_address(place):
+        log = os.path.join(place, LOGS, re.sub(r'[^\w.+=-]+', '-', task.name) + '.log')
     path = os.pathsep.join(map(os.path.abspath, sys.path))
     threads = {_THREADS: os.environ[_THREADS]} if _THREADS in os.environ else {}
     variables = {**threads, **task.variables, 'PYTHONPATH': path}
@@ -276,8 +262,9 @@ def _call_in_process(task, log, folder, variables, retries, stopping=None):
     inherited.pop(_THREADS, None)
     with contextlib.ExitStack() as stack:
         answer = Path(stack.enter_context(tempfile.TemporaryDirectory()), 'answer')
-        os.makedirs(os.path.dirname(log), exist_ok=True)
-        output = stack.enter_context(open(log, 'ab'))
+        if log:
+            os.makedirs(os.path.dirname(log), exist_ok=True)
+        output = stack.enter_context(open(log, 'ab')) if log else None
         child = subprocess.Popen(
             [sys.executable, '-c', _PROGRAM],
             stdin=subprocess.PIPE,
@@ -303,7 +290,7 @@ def _call_in_process(task, log, folder, variables, retries, stopping=None):
                 return told['value']
             raise _CLEAR.get(told['kind'], RuntimeError)(told['text'])
     cause = signal.Signals(-code).name if code < 0 else f'exit code {code}'
-    lost = f'its process ended with {cause}; see {log}'
+    lost = f'its process ended with {cause}' + (f'; see {log}' if log else '')
     if retries and not (stopping and stopping.is_set()):
         print(f'{task["name"]}: {lost}; it is started again', flush=True)
         return _call_in_process(task, log, folder, variables, retries - 1, stopping)
@@ -329,3 +316,49 @@ def _end_with_parent():
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_GRACE)
     os._exit(exits.FAILED)
+
+
+@contextlib.contextmanager
+def _local_driver(place):
+    """Holds the lock of a folder; there is none at an address."""
+    if addresses.is_address(place):
+        yield
+        return
+    os.makedirs(place, exist_ok=True)
+    with locks.held(os.path.join(place, LOCK), place):
+        yield
+
+
+@contextlib.contextmanager
+def _ray_driver(place):
+    """Yields the module ray, connected to a cluster, with a named actor as the lock."""
+    ray = extras.package('ray', 'ray', "engine.name='ray'")
+    with contextlib.ExitStack() as stack:
+        if not ray.is_initialized():
+            ray.init(log_to_driver=False)
+            stack.callback(ray.shutdown)
+        named = dict(name=place, namespace='jepa_text')
+        # It ends with the job of its driver. On a lost node, it is restarted.
+        holder = ray.remote(num_cpus=0, max_restarts=-1, **named)(_Holder)
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                actor = holder.remote(locks.myself())
+                break
+            except ValueError:  # the name is taken
+                if time.monotonic() > end:
+                    who = ray.get(ray.get_actor(**named).who.remote())
+                    raise locks.in_use(place, who) from None
+                time.sleep(_POLL)
+        stack.callback(ray.kill, actor)
+        yield ray
+
+
+class _Holder:
+    """The driver of a workdir, known to a whole cluster by the name of the workdir."""
+
+    def __init__(self, who):
+        self._who = who
+
+    def who(self):
+        return self._who

@@ -26,7 +26,7 @@ def take(file, wait=True):
     return True
 
 
-def _myself():
+def myself():
     """The name of this process."""
     return f'process {os.getpid()} on {socket.gethostname()}'
 
@@ -44,7 +44,7 @@ def held(path, what):
             is_held = take(file, wait=False)
         except BlockingIOError:
             file.seek(0)
-            raise _in_use(what, file.read()) from None
+            raise in_use(what, file.read()) from None
         if not is_held:
             _log.warning(
                 'The file system of %s does not support locks: make sure that no second '
@@ -52,16 +52,16 @@ def held(path, what):
                 path,
             )
         file.truncate(0)
-        file.write(_myself())
+        file.write(myself())
         file.flush()
         yield
 
 
-def _in_use(what, holder):
+def in_use(what, holder):
     """The RuntimeError for `what` is held by a process of this name."""
     own = ' It is this very process: end the first run before starting another.'
     return RuntimeError(
         f'{what} is in use by {holder.strip() or "another process"}; two in one folder '
         'would corrupt each other. Wait for it or stop it, or give another --workdir.'
-        f'{own if holder == _myself() else ""}'
+        f'{own if holder == myself() else ""}'
     )

@@ -81,12 +81,21 @@ def test_failures_are_those_of_local_tasks(cluster, tmp_path):
     assert 'Traceback' in (tmp_path / 'logs' / 'raises.log').read_text()
 
 
-def test_a_task_that_no_node_can_run_is_refused(cluster, tmp_path):
+def test_a_task_that_no_node_can_run_and_a_second_driver_are_refused(
+    cluster, tmp_path, monkeypatch
+):
     with (
         engine.opened(engine.Options(name='ray', gpus=16), tmp_path) as run,
         pytest.raises(exits.ConfigError, match='needs 16 GPUs, but no node .* than 0'),
     ):
         run([task('a', 'add')])
+    monkeypatch.setattr(engine, '_PATIENCE', 0.5)
+    with (
+        engine.opened(RAY, tmp_path),
+        pytest.raises(RuntimeError, match=f'in use by process {os.getpid()} on'),
+        engine.opened(RAY, tmp_path),
+    ):
+        pass
 
 
 DRIVER = """
