@@ -68,7 +68,7 @@ def check(task, settings):
     E.g. one class only, scores that are all equal, or no text pairs.
     """
     if not zero_shot.is_zero_shot(task):
-        (retrieving if task.kind == 'retrieval' else finetune).kind_of(task, settings)
+        finetune.kind_of(task, settings)
 
 
 def sizes_of(task):

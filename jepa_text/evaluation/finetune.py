@@ -25,7 +25,7 @@ from jepa_text.evaluation.config import RECIPE
 from jepa_text.evaluation.members import fitting, grid
 from jepa_text.evaluation.metrics import answers as metrics
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.pretrained import exported, prediction, saved
+from jepa_text.pretrained import exported, labels, prediction, saved
 from jepa_text.running import numerics
 from jepa_text.settings import resolve
 
@@ -87,7 +87,7 @@ class Examination(Measurement):
 
     def __init__(self, model, task, settings):
         super().__init__(model, task, settings)
-        self.kind = self.kind_of()
+        self.kind = kind_of(task, settings, model)
         reader = prediction.reader(model, settings.max_length or None)
         self.parts = {}
         self.rows, self.sizes = self.read(reader)
@@ -97,10 +97,6 @@ class Examination(Measurement):
         self.grid = grid.Grid(model, self.kind, self.recipe, reader.length)
         self.max_length = reader.length
         self.cut = reader.counts['cut'], reader.counts['texts']
-
-    def kind_of(self):
-        """Returns the kind of the task."""
-        return kind_of(self.task, self.settings, self.model)
 
     def read(self, reader):
         """Returns (training rows, [number of examples of each split])."""
@@ -196,8 +192,9 @@ class Examination(Measurement):
         if kind.name == 'spans':
             gold = kind.gold(rows)
             positions = gold, gold if tokens is None else tokens
-        labels = getattr(kind, 'labels', ())
-        return metrics.measure(kind.name, examples.target, predictions, labels, positions)
+        classes = getattr(kind, 'labels', ())
+        target = examples.target
+        return metrics.measure(kind.name, target, predictions, classes, positions)
 
 
 def kind_of(task, settings, model=None):
@@ -205,6 +202,9 @@ def kind_of(task, settings, model=None):
 
     Its head is that of the family of the `model`, where the settings are 'auto'.
     """
+    if task.kind == 'retrieval':
+        _check_retrieval(task)
+        return _with_head(labels.Vectors(), settings, model)
     if task.kind not in saved.KINDS:
         raise ValueError(
             f'{task.name} is a task of {task.kind}, which is not supported for '
@@ -225,10 +225,10 @@ def kind_of(task, settings, model=None):
     if task.kind in ('labels', 'tags'):
         options['labels'] = _labels(task)
     kind = saved.KINDS[task.kind](**options)
-    return with_head(kind, settings, model)
+    return _with_head(kind, settings, model)
 
 
-def with_head(kind, settings, model):
+def _with_head(kind, settings, model):
     """Returns the kind with the pooling and act of the settings; see kind_of."""
     if model is not None:
         kind = exported.with_usual_head(kind, model)
@@ -238,6 +238,20 @@ def with_head(kind, settings, model):
     fields = {field.name for field in dataclasses.fields(kind)}
     given = {k: v for k, v in given.items() if v != 'auto' and k in fields}
     return dataclasses.replace(kind, **given)
+
+
+def _check_retrieval(task):
+    """Raises ValueError for a task without pairs or validation queries."""
+    if not task.pairs:
+        raise ValueError(
+            f'{task.name} has no training pairs: give a set with qrels/train, or '
+            '`pairs`, a file with the fields query and positive; or set zero_shot=True '
+            'to rank without training.'
+        )
+    if not task.validation_qrels:
+        raise ValueError(
+            f'{task.name} has no validation queries: give a set with qrels/dev.'
+        )
 
 
 def check_scores(task):
@@ -277,10 +291,10 @@ def _labels(task):
         )
     if not is_tags:
         return tasks.classes(task)
-    labels = {*train, *validation, *test}
-    if labels <= set(task.classes):
+    known = {*train, *validation, *test}
+    if known <= set(task.classes):
         return task.classes
-    return tuple(sorted(labels, key=lambda label: (label != 'O', label)))
+    return tuple(sorted(known, key=lambda label: (label != 'O', label)))
 
 
 def _hashable(value):

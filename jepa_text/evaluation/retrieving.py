@@ -5,7 +5,7 @@ import itertools
 
 from jepa_text.evaluation import finetune, search
 from jepa_text.evaluation.metrics import ranking
-from jepa_text.pretrained import base, labels
+from jepa_text.pretrained import base
 
 _BLOCK = 10_000  # texts whose tokens are counted at once
 
@@ -19,9 +19,6 @@ class Examination(finetune.Examination):
     """
 
     _run = None
-
-    def kind_of(self):
-        return kind_of(self.task, self.settings, self.model)
 
     def read(self, reader):
         task = self.task
@@ -67,18 +64,3 @@ def count_cut(reader, texts):
         read = reader.encode(texts[start : start + _BLOCK], allow_empty=True)
         cut += sum(len(ids) > reader.room for ids, _ in read)
     return cut, len(texts)
-
-
-def kind_of(task, settings, model=None):
-    """Returns the kind of a task, configured by the settings; see finetune.kind_of."""
-    if not task.pairs:
-        raise ValueError(
-            f'{task.name} has no training pairs: give a set with qrels/train, or '
-            '`pairs`, a file with the fields query and positive; or set zero_shot=True '
-            'to rank without training.'
-        )
-    if not task.validation_qrels:
-        raise ValueError(
-            f'{task.name} has no validation queries: give a set with qrels/dev.'
-        )
-    return finetune.with_head(labels.Vectors(), settings, model)

@@ -99,8 +99,25 @@ def whole_word(maskable_L, rate, rng, starts_word_L):
     begins_L = starts_word_L.copy()
     begins_L[:1] = True
     begins_L[1:] |= ~maskable_L[:-1]
-    word_L = begins_L.cumsum()
-    return _whole(maskable_L, rate, rng, word_L)
+    candidates = np.flatnonzero(maskable_L)
+    left = _count(len(candidates), rate, rng)
+    word_N = begins_L.cumsum()[candidates]
+    sizes = np.bincount(word_N)
+    order = rng.permutation(np.flatnonzero(sizes))
+    if left and sizes[order[0]] > left:
+        members = candidates[word_N == order[0]]
+        start = rng.integers(len(members) - left + 1)
+        return _at(maskable_L, members[start : start + left])
+    is_masked = np.zeros(len(sizes), bool)
+    while left and len(order):
+        total = np.cumsum(sizes[order])
+        taken = np.searchsorted(total, left, side='right')
+        is_masked[order[:taken]] = True
+        left -= total[taken - 1]
+        # Words that no longer fit are dropped; each of the rest fits by itself.
+        order = order[taken:]
+        order = order[sizes[order] <= left]
+    return _at(maskable_L, candidates[is_masked[word_N]])
 
 
 def word_starts(tokens_L, segment_ids_L, starts_word_V):
@@ -201,29 +218,6 @@ def _at(maskable_L, positions):
     mask_L = np.zeros(len(maskable_L), bool)
     mask_L[positions] = True
     return mask_L
-
-
-def _whole(maskable_L, rate, rng, unit_L):
-    """Masks whole units (words), never more than the count."""
-    candidates = np.flatnonzero(maskable_L)
-    left = _count(len(candidates), rate, rng)
-    unit_N = unit_L[candidates]
-    sizes = np.bincount(unit_N)
-    order = rng.permutation(np.flatnonzero(sizes))
-    if left and sizes[order[0]] > left:
-        members = candidates[unit_N == order[0]]
-        start = rng.integers(len(members) - left + 1)
-        return _at(maskable_L, members[start : start + left])
-    is_masked = np.zeros(len(sizes), bool)
-    while left and len(order):
-        total = np.cumsum(sizes[order])
-        taken = np.searchsorted(total, left, side='right')
-        is_masked[order[:taken]] = True
-        left -= total[taken - 1]
-        # Units that no longer fit are dropped; each of the rest fits by itself.
-        order = order[taken:]
-        order = order[sizes[order] <= left]
-    return _at(maskable_L, candidates[is_masked[unit_N]])
 
 
 def _ring(lengths, size, rng):

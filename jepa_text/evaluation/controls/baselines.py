@@ -19,6 +19,7 @@ texts of the task as given; if a model reads less, truncate the task first
 """
 
 import dataclasses
+import functools
 import re
 import time
 from collections import Counter, defaultdict
@@ -145,10 +146,14 @@ def measure(task, split, answers):
     return metrics.measure(task.kind, target, answers, labels)
 
 
+def _of_both(task, answers_of, **chosen):
+    """Returns the Predictions answers_of(part) of the validation and the test set."""
+    return Predictions(*map(answers_of, (task.validation, task.test)), chosen)
+
+
 def _constant(task, answer):
     """Predictions of the same answer for all examples."""
-    sides = ([answer] * len(part) for part in (task.validation, task.test))
-    return Predictions(*sides, {})
+    return _of_both(task, lambda part: [answer] * len(part))
 
 
 def _commonest(counts, items=()):
@@ -236,20 +241,12 @@ def _commonest_tag(task, model):
         keys = (word, ('lower', word.lower()), _ending(word), ('all',))
         return next(known[key] for key in keys if key in known)
 
-    parts = [
-        [[tag_of(word) for word in sentence] for sentence in part.first]
-        for part in (task.validation, task.test)
-    ]
-    return Predictions(*parts, {})
+    return _of_both(task, lambda part: [list(map(tag_of, one)) for one in part.first])
 
 
 def _commonest_answer(task, model):
     counts = Counter(answer for answer, _ in task.test.target)
-    parts = [
-        [_commonest(counts, candidates) for _, candidates in part.target]
-        for part in (task.validation, task.test)
-    ]
-    return Predictions(*parts, {})
+    return _of_both(task, lambda part: [_commonest(counts, x) for _, x in part.target])
 
 
 def _ending(word):
@@ -258,20 +255,19 @@ def _ending(word):
 
 
 def _best_sentence(task, model):
-    scored = [
-        [_sentence(*pair) for pair in zip(part.first, part.second)]
-        for part in (task.validation, task.test)
-    ]
+    @functools.cache
+    def scored(part):
+        return list(map(_sentence, part.first, part.second))
 
     def answers(part, bound):
-        return [text if share >= bound else '' for text, share in part]
+        return [text if share >= bound else '' for text, share in scored(part)]
 
     def f1(bound):
-        predicted = answers(scored[0], bound)
+        predicted = answers(task.validation, bound)
         return spans.measure(task.validation.target, predicted).standard['f1']
 
     best = max(np.linspace(0, 1, 11).tolist(), key=f1)
-    return Predictions(*(answers(part, best) for part in scored), {'shared': best})
+    return _of_both(task, functools.partial(answers, bound=best), shared=best)
 
 
 def _sentence(question, context):
