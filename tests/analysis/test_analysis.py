@@ -186,6 +186,7 @@ def test_other_processes_give_equal_results(
     assert list((out / 'logs').iterdir())
 
 
+@pytest.mark.slow
 def test_second_analysis_uses_the_cache(results, folder, monkeypatch):
     monkeypatch.setattr(features, '_compute', lambda *_: pytest.fail('computed again'))
     monkeypatch.setattr(page, 'write', lambda *_: None)

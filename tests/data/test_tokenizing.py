@@ -103,6 +103,7 @@ def check_pieces(family, words, joined):
     np.testing.assert_array_equal(of_pieces, whole)
 
 
+@pytest.mark.slow
 def test_ids_of_pieces_are_the_ids_of_the_text(small):
     check_pieces()
 

@@ -68,6 +68,7 @@ def test_every_member_has_both_definitions_of_metrics(done):
         assert (line['width'], line['how']) == (1, 'map')
 
 
+@pytest.mark.slow
 def test_a_repeated_evaluation_trains_nothing(place, done, monkeypatch, capsys):
     assert evaluate.evaluate(config(place), place / 'out', dry_run=True) is None
     assert '0 members remain to be trained, 0 steps in total.' in capsys.readouterr().out
@@ -113,6 +114,7 @@ def test_more_seeds_keep_existing_results(place, done):
     assert {name: after[name] for name in before} == before
 
 
+@pytest.mark.slow
 def test_further_seeds_are_trained_at_the_rate_that_the_first_ones_chose(place, capsys):
     """Of models and of the untrained control; resumed, it trains nothing."""
     changes = dict(seeds=3, search_seeds=1, controls=('words', 'untrained'))

@@ -85,6 +85,7 @@ def test_the_memory_limit_is_that_of_the_smallest_device(monkeypatch):
     assert fitting.memory_limit() == 460
 
 
+@pytest.mark.slow
 def test_an_examination_trains_as_many_members_as_fit(monkeypatch):
     monkeypatch.setattr(fitting, 'memory_limit', lambda: 1)
     monkeypatch.setattr(jax, 'device_count', lambda: 1)

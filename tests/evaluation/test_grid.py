@@ -161,6 +161,7 @@ def test_a_member_that_is_not_finite_does_not_affect_others(rows):
     np.testing.assert_allclose(both[MEMBERS[0]][1], alone[1], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_layers_are_unrolled_on_cpus_and_stacked_again(rows):
     made = grid.Grid(examined.model(), kind_and_rows('labels')[0], Finetuning(steps=1))
     state = made._fresh(MEMBERS[:1])

@@ -116,8 +116,8 @@ def gradients(encoder, kind, params, *batches):
     'kind, encoder',
     [
         *((kind, 'transformer') for kind in KINDS),
-        ('labels', 'bert'),
-        ('tags', 'modernbert'),
+        pytest.param('labels', 'bert', marks=pytest.mark.slow),
+        pytest.param('tags', 'modernbert', marks=pytest.mark.slow),
     ],
 )
 def test_losses_and_gradients_equal_those_of_padded_rows(kind, encoder):
@@ -145,6 +145,7 @@ def test_members_trained_together_have_one_shape(shape):
     assert [one['packed_tokens'].shape for one in made] == [(7, 20)] * 2
 
 
+@pytest.mark.slow
 def test_a_grid_packs_short_texts_and_compiles_one_step_for_all_rates():
     kind = labels.Labels(labels=('land', 'sea'))
     model, examples = examined.model(depth=1), examined.sea_or_land(40)

@@ -35,6 +35,7 @@ def corpus():
     return found
 
 
+@pytest.mark.slow
 def test_folds_share_no_document_and_score_each_sentence_once(corpus):
     for probe in corpus:
         assert len(probe.folds) == representation.FOLDS
@@ -63,6 +64,7 @@ class Encoder:
         return np.array([self.reads(text) for text in texts], np.float32)
 
 
+@pytest.mark.slow
 def test_controls_are_at_chance_and_word_order_is_not(corpus):
     probe = corpus[1]
     found = representation.controls_of(probe)

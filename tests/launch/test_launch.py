@@ -300,6 +300,7 @@ def checks(machine):
     return call
 
 
+@pytest.mark.slow
 def test_more_packages_are_installed_once_if_needed(machine):
     venv = looks_finished(machine, 'eval viz')
     machine.fake('jepa-text').rename(venv / 'bin' / 'jepa-text')

@@ -71,6 +71,7 @@ def test_scale_and_offset_of_a_coordinate_do_not_matter():
     assert moved == plain
 
 
+@pytest.mark.slow
 def test_the_test_set_changes_only_its_own_score():
     train, (test_ND, test_N) = cloud(300, 8, 3, 1.0), cloud(99, 8, 3, 1.0, 1)
     alone = [probe(train, (test_ND[i : i + 1], test_N[i : i + 1])) for i in range(20)]

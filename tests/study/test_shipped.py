@@ -140,9 +140,8 @@ def test_runs_do_not_take_keys_of_the_study():
         assert not one.keys() & {'examine', 'report', 'study', 'runs', 'seeds'}
 
 
-@pytest.mark.parametrize(
-    'scale', ['smoke', pytest.param('small', marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('scale', ['smoke', 'small'])
 def test_arms_of_downstream_differ_in_their_phases_alone(scale, tmp_path):
     """Equal steps, but for the baseline of equal FLOPs; a quarter of CLM in each of its
     places; what is compared exists, and shared steps are trained once."""

@@ -168,6 +168,7 @@ def test_a_dry_run_counts_seeds_and_common_steps(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_run_that_gets_more_steps_is_not_done(tmp_path):
     """Its result is that of fewer steps, unless its checkpoints are gone."""
     runs = {by: run(6, phase(STEADY), baseline=by) for by in ('none', 'flops')}

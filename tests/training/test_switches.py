@@ -143,6 +143,7 @@ IJEPA = dict(
 )
 
 
+@pytest.mark.slow
 def test_a_tied_head_that_gets_a_kernel_starts_as_the_embedding(folder):
     state, built = entered(dict(name='mlm', tied=True), dict(name='clm'), folder=folder)
     kernel_DV = state.params['lm_head']['output']['kernel']

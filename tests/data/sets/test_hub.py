@@ -128,6 +128,7 @@ def test_the_card_determines_the_files_of_a_config(results):
     assert list(results[0]['lab/glue/cola'][1]) == ['train', 'validation']
 
 
+@pytest.mark.slow
 def test_a_revision_is_a_name_or_a_commit(results):
     commit = hub_server.commit('lab/glue', 'v1')
     for name in ('lab/glue/sst2@v1', f'lab/glue/sst2@{commit}'):
@@ -153,6 +154,7 @@ def test_errors_are_clear(results, name, kind, words):
     assert results[0][name][0] == kind and words in results[0][name][1]
 
 
+@pytest.mark.slow
 def test_the_cache_is_read_without_a_network(results, sets):
     _, _, cache = results
     names = [

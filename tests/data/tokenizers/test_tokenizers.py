@@ -22,6 +22,7 @@ def test_decode_skips_specials(ours):
     assert ours.decode(ids) == 'the sea'
 
 
+@pytest.mark.slow
 def test_the_bundled_tokenizer_matches_its_docstring(ours):
     texts = [document['text'] for document in bundled.make('train')]
     assert training.train(texts, vocab_size=2048).fingerprint == ours.fingerprint
