@@ -27,18 +27,20 @@ def test_sizes_that_do_not_fit(sizes):
         sharding.make_mesh(**sizes)
 
 
-def test_moments_and_target_are_sharded_like_parameters():
+@pytest.mark.parametrize(
+    'path, shape, spec',
+    [
+        ('layers/ffn/up/kernel', (3, 8, 8), P(None, 'fsdp', 'tensor')),
+        ('layers/ffn/down/kernel', (3, 8, 8), P(None, 'tensor', 'fsdp')),
+        ('embedding', (31, 8), P(None, 'fsdp')),
+        ('norm/scale', (8,), P(None)),
+    ],
+)
+def test_moments_and_target_are_sharded_like_parameters(path, shape, spec):
     mesh = sharding.make_mesh(data=1, fsdp=2, tensor=2)
-    for path in ('params/encoder', 'target', 'opt_state/0/mu/encoder'):
-        stacked = sharding.spec(f'{path}/layers/ffn/up/kernel', (3, 8, 8), mesh)
-        assert stacked == P(None, 'fsdp', 'tensor')
-        assert sharding.spec(f'{path}/layers/ffn/down/kernel', (3, 8, 8), mesh) == P(
-            None, 'tensor', 'fsdp'
-        )
-        assert sharding.spec(f'{path}/embedding', (31, 8), mesh) == P(None, 'fsdp')
-        assert sharding.spec(f'{path}/norm/scale', (8,), mesh) == P(None)
-    for leaf in ('layers/ffn/up/kernel', 'embedding', 'norm/scale'):
-        assert sharding.spec(f'opt_state/0/age/encoder/{leaf}', (), mesh) == P()
+    for of in ('params/encoder', 'target', 'opt_state/0/mu/encoder'):
+        assert sharding.spec(f'{of}/{path}', shape, mesh) == spec
+    assert sharding.spec(f'opt_state/0/age/encoder/{path}', (), mesh) == P()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import hub_server
 import pytest
 
 from jepa_text import main
-from jepa_text.data import prepare, tokenizers
+from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import training
 from jepa_text.parallel import exits
 from jepa_text.settings import config_file
@@ -64,18 +64,6 @@ def test_a_folder_of_text_becomes_a_tokenizer(texts, tmp_path, capsys):
         assert line in printed
     assert f'{ours["fertility"]["bytes_per_token"]:.3f}' in printed
     assert 'trained bpe on' in printed
-
-
-def test_prepare_accepts_the_tokenizer(texts, tmp_path):
-    out = tmp_path / 'out'
-    assert tokenize(out, f'vocab_size=400,text={texts}') == 0
-    rows = prepare.prepare(
-        dict(name='text', path=str(texts), heldout_every=5),
-        tokenizers.load(out / 'tokenizer.json'),
-        tmp_path / 'rows',
-        row_length=32,
-    )
-    assert rows['tokenizer_fingerprint'] == report(out)['fingerprint']
 
 
 def test_the_same_command_again_prints_the_same(texts, tmp_path, capsys):
