@@ -330,7 +330,9 @@ def lowerable(monkeypatch):
     monkeypatch.setattr(inner, 'is_cuda_compute_capability_equal', lambda _: False)
 
 
-@pytest.mark.parametrize('width', [64, 96, 128])
+@pytest.mark.parametrize(
+    'width', [96, *(pytest.param(x, marks=pytest.mark.slow) for x in (64, 128))]
+)
 def test_kernels_lower_for_their_platforms(width, lowerable):
     text = lowered(cudnn.attend, 'cuda', width)
     assert 'fmhaSoftmaxBackward' in text and 'PADDING_CAUSAL' in text

@@ -117,7 +117,13 @@ def test_ns_steps_are_steps_of_the_polynomial_on_singular_values(
     assert_allclose(updates['encoder']['kernel'], expected, atol=1e-5)
 
 
-@pytest.mark.parametrize('steps, lower', [(3, 0.01), (2, 0.1), (4, 1e-3), (6, 0.3)])
+@pytest.mark.parametrize(
+    'steps, lower',
+    [
+        *((3, 0.01), (2, 0.1)),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((4, 1e-3), (6, 0.3))),
+    ],
+)
 def test_minimax_coefficients_are_those_of_a_linear_program(steps, lower):
     """Minimizes e such that |1 - p(s)| <= e on a fine grid, step by step."""
     upper = 1.0

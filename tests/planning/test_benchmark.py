@@ -85,7 +85,11 @@ def test_preset_sets_the_size():
         (dict(cases=(ONE | {'agianst': 'one'},)), "no key 'agianst'.*'against'"),
         (dict(cases=(ONE | {'side': 'theirs'},)), "case 'one'.side='theirs'"),
         # This is found by the process of the case.
-        (dict(cases=(ONE | {'objective': {'name': 'mml'}},)), "case 'one': .*'mlm'"),
+        pytest.param(
+            dict(cases=(ONE | {'objective': {'name': 'mml'}},)),
+            "case 'one': .*'mlm'",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_invalid_settings_are_rejected(tmp_path, changes, words):

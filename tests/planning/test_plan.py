@@ -237,6 +237,7 @@ def test_tables_are_complete(study):
     assert tables.cost(dear)[1][0][-1] == f'{2 * hours:,.2f}'
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_fit_has_no_price(study):
     config = config_of('mlm,size=210m')
     config['data'] |= dict(batch_size=64)

@@ -154,7 +154,7 @@ def test_what_has_no_order_or_no_texts_is_refused(model, texts, kind):
         model.encode(texts)
 
 
-@hypothesis.settings(max_examples=9, deadline=None)
+@hypothesis.settings(max_examples=5, deadline=None)
 @hypothesis.given(
     hypothesis.strategies.lists(hypothesis.strategies.sampled_from(TEXTS), max_size=5)
 )
