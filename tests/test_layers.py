@@ -188,10 +188,11 @@ HEAVY = (
             'numpy',
             ('rich', 'tensorboardX', 'matplotlib', 'sklearn', 'jax'),
         ),
-        (
+        pytest.param(
             'import jepa_text.evaluation.train_command, jepa_text.study.study',
             'grain',
             HEAVY,
+            marks=pytest.mark.slow,
         ),
     ],
     ids=['package', 'help', 'reports', 'train'],

@@ -364,6 +364,7 @@ def test_an_interrupt_is_one_line(where, words, says, monkeypatch, capsys):
     assert line.startswith('jepa-text: interrupted') and says in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('flag', ['--help', '--print-config'])
 def test_output_into_a_closed_pipe_prints_no_error(flag):
     reader, writer = os.pipe()

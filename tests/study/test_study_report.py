@@ -228,6 +228,7 @@ def test_the_headline_counts_verdicts_or_says_why_there_are_none(seeds, said):
     assert report.headline(decided, []).startswith(said)
 
 
+@pytest.mark.slow
 def test_a_run_has_the_same_color_in_all_learning_curves():
     made = made_up.study('jepa_vs_mlm', seeds=1)
     arm, key = list(made.members)[1], 'heldout/mntp_loss'
