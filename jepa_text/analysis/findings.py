@@ -30,7 +30,7 @@ GEOMETRY = {value: value[0] == 'effective_rank' for value in comparisons.GEOMETR
 # Distances of related texts.
 NEARNESS = {
     (metric, form): False
-    for metric in ('class_alignment', 'distance_ratio', 'alignment')
+    for metric in ('class_alignment', 'alignment')
     for form in ('raw', 'length_residualized')
 }
 MEAN = 'mean'
@@ -202,7 +202,7 @@ def _is_artifact(row, other, chosen, is_collapsed):
     value = row['metric'], row['form']
     if value not in PROBES and is_collapsed:
         return True
-    if value not in NEARNESS or row['metric'] == 'distance_ratio':
+    if value not in NEARNESS:
         return False
     ours, theirs = (
         chosen.get((row['task'], row['model'], one['control'], 'uniformity', row['form']))

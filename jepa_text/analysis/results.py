@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jepa_text.measures import class_geometry, forms, geometry, statistics
+from jepa_text.measures import forms, geometry, statistics
 from jepa_text.measures.statistics import Interval
 
 HALVED_ROWS = 1000  # half-samples are drawn from at most this many texts
@@ -131,7 +131,7 @@ def _summary(rows_ND, lengths_NF, labels_N, pairs_P2, seed=0):
     """{(metric, form): value}."""
     metrics = dict(geometry.METRICS)
     if labels_N is not None:
-        metrics |= class_geometry.CLASS_METRICS
+        metrics['class_alignment'] = lambda rows: geometry.class_alignment(rows, labels_N)
     if pairs_P2 is not None:
         one_P, two_P = pairs_P2.T
         metrics['alignment'] = lambda rows: (
@@ -139,7 +139,7 @@ def _summary(rows_ND, lengths_NF, labels_N, pairs_P2, seed=0):
             if len(pairs_P2)
             else math.nan
         )
-    summary = forms.summary(rows_ND, lengths_NF, labels_N, metrics, seed)
+    summary = forms.summary(rows_ND, lengths_NF, metrics, seed)
     return {tuple(name.split('/')): value for name, value in summary.items()}
 
 

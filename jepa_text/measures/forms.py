@@ -10,7 +10,7 @@ difference between models that disappears without it was a difference in the len
 import numpy as np
 import scipy
 
-from jepa_text.measures import class_geometry, cloud, geometry
+from jepa_text.measures import cloud, geometry
 
 _MAX_KNOTS = 32
 _TEXTS_PER_KNOT = 20
@@ -53,35 +53,32 @@ def length_residualized(vectors_ND, lengths_NF, folds=5, seed=0):
     return residual_ND
 
 
-def clouds(vectors_ND, lengths_NF, labels_N=None, seed=0):
+def clouds(vectors_ND, lengths_NF, seed=0):
     """Yields (form, Cloud) one form at a time, so that only one needs to be in memory.
 
     >>> [form for form, _ in clouds(np.eye(3), [1, 2, 3])]
     ['raw', 'length_residualized']
     """
-    raw = cloud.as_cloud(vectors_ND, labels_N, seed).require_pairs('Geometry')
+    raw = cloud.as_cloud(vectors_ND, seed).require_pairs('Geometry')
     yield 'raw', raw
     left_ND = length_residualized(raw, lengths_NF)
-    yield 'length_residualized', cloud.as_cloud(left_ND, raw.labels_N, raw.seed)
+    yield 'length_residualized', cloud.as_cloud(left_ND, raw.seed)
 
 
-def summary(vectors_ND, lengths_NF, labels_N=None, metrics=None, seed=0):
+def summary(vectors_ND, lengths_NF, metrics=None, seed=0):
     """Returns {'uniformity/raw': value, ...}: each metric of each form.
 
-    `metrics` is {name: function of a Cloud}; the default is geometry.METRICS and, with
-    labels, also class_geometry.CLASS_METRICS. Raises ValueError for values that are not
-    finite, for fewer than two rows, and for a wrong number of lengths or labels.
+    `metrics` is {name: function of a Cloud}; the default is geometry.METRICS. Raises
+    ValueError for values that are not finite, for fewer than two rows, and for a wrong
+    number of lengths.
 
     >>> summary(np.eye(3), [1, 2, 3], metrics={'rows': len})
     {'rows/raw': 3, 'rows/length_residualized': 3}
     """
-    if metrics is None:
-        metrics = dict(geometry.METRICS)
-        if labels_N is not None:
-            metrics |= class_geometry.CLASS_METRICS
+    metrics = geometry.METRICS if metrics is None else metrics
     return {
         f'{name}/{form}': measure(rows)
-        for form, rows in clouds(vectors_ND, lengths_NF, labels_N, seed)
+        for form, rows in clouds(vectors_ND, lengths_NF, seed)
         for name, measure in metrics.items()
     }
 

@@ -35,7 +35,13 @@ def uniformity(rows):
     >>> uniformity([[2.0, 0.0], [-5.0, 0.0]])
     -8.0
     """
-    return float(np.log(cloud.as_cloud(rows).require_pairs('Uniformity').pairs.kernel))
+    rows, total, count = cloud.as_cloud(rows).require_pairs('Uniformity'), 0.0, 0
+    for index_M in rows.blocks:
+        kernel_MM = np.exp(-2 * cloud.squared_distances(rows.unit(index_M)))
+        np.fill_diagonal(kernel_MM, 0.0)  # a row does not pair with itself
+        total += kernel_MM.sum(dtype=np.float64)
+        count += len(index_M) * (len(index_M) - 1)
+    return float(np.log(total / count))
 
 
 def alignment(first_ND, second_ND, alpha=2):
@@ -56,6 +62,29 @@ def alignment(first_ND, second_ND, alpha=2):
     difference_ND = first.unit(all_N) - second.unit(all_N)
     square_N = np.einsum('ND,ND->N', difference_ND, difference_ND, dtype=np.float64)
     return float(np.mean(square_N ** (alpha / 2)))
+
+
+def class_alignment(rows, labels_N):
+    """Returns the mean of |z_i - z_j|^2 over pairs of unit rows with the same label.
+
+    A mean over classes of the mean over the pairs of each class, which is twice its
+    variance; NaN if no class has two rows. The positive pairs of Wang & Isola have the
+    same meaning, whereas two texts with the same label may mean anything, so this
+    measures the task. Raises ValueError for a wrong number of labels.
+
+    >>> class_alignment([[1.0, 0.0], [0.0, 2.0], [0.0, -1.0]], ['a', 'a', 'b'])
+    2.0
+    """
+    rows, labels_N, means = cloud.as_cloud(rows), np.asarray(labels_N), []
+    if labels_N.shape != (len(rows),):
+        raise ValueError(
+            f'{len(rows)} embeddings need one label each, but there are {labels_N.size}.'
+        )
+    for label in np.unique(labels_N):
+        unit_MD = rows.unit(np.flatnonzero(labels_N == label))
+        if len(unit_MD) > 1:
+            means.append(2 * unit_MD.var(axis=0, ddof=1, dtype=np.float64).sum())
+    return float(np.mean(means)) if means else np.nan
 
 
 def centered_singular_values(rows):

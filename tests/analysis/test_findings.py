@@ -97,7 +97,7 @@ UNKNOWN = dict(low=np.nan, high=np.nan)
             for metric, form, value in (
                 *(('word_recovery_auc', '', 0.54), ('balance', '', 0.54)),
                 *(('cosine_given_overlap', '', 0.54), ('class_alignment', 'raw', 0.6)),
-                ('distance_ratio', 'length_residualized', 0.6),
+                ('alignment', 'length_residualized', 0.6),
             )
         ),
     ],

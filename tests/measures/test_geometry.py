@@ -9,7 +9,7 @@ from scipy.spatial import distance
 from sklearn import decomposition
 from sklearn import neighbors as sklearn_neighbors
 
-from jepa_text.measures import class_geometry, cloud, geometry, neighbors
+from jepa_text.measures import cloud, geometry, neighbors
 
 RNG = np.random.default_rng(0)
 CLOUD_ND = RNG.normal(size=(200, 12)) @ np.diag(np.geomspace(3, 0.1, 12)) + 0.5
@@ -67,7 +67,7 @@ def test_uniformity_of_part_of_the_pairs_is_within_its_error(monkeypatch):
     unit_ND = cloud_ND / np.linalg.norm(cloud_ND, axis=1, keepdims=True)
     kernel = np.exp(-2 * distance.pdist(unit_ND, 'sqeuclidean'))
     stated = kernel.std() / kernel.mean() / math.sqrt(10 * 150 * 149 / 2)
-    assert found[0].pairs.count == 10 * 150 * 149 // 2
+    assert [len(index_M) for index_M in found[0].blocks] == [150] * 10
     assert np.std(errors) == pytest.approx(stated, rel=0.35)
     assert abs(np.mean(errors)) < 3 * stated / np.sqrt(30)
 
@@ -234,38 +234,16 @@ def test_neighbors_against_scikit_learn():
 LABELS_N = np.arange(200) % 3
 
 
-def test_measures_of_classes_against_scipy():
+def test_the_alignment_of_classes_against_scipy():
     unit_ND = CLOUD_ND / np.linalg.norm(CLOUD_ND, axis=1, keepdims=True)
-    distance_NN = distance.squareform(distance.pdist(unit_ND))
-    same_NN = (LABELS_N[:, None] == LABELS_N) & ~np.eye(200, dtype=bool)
-    other_NN = LABELS_N[:, None] != LABELS_N
-    found = {
-        name: measure(CLOUD_ND, LABELS_N)
-        for name, measure in class_geometry.CLASS_METRICS.items()
-    }
     pairs = [distance.pdist(unit_ND[label == LABELS_N]) for label in range(3)]
-    expected = {
-        'class_alignment': np.mean([np.mean(one**2) for one in pairs]),
-        'distance_ratio': distance_NN[same_NN].mean() / distance_NN[other_NN].mean(),
-    }
-    assert found == pytest.approx(expected, rel=1e-10)
+    found = geometry.class_alignment(CLOUD_ND, LABELS_N)
+    assert found == pytest.approx(np.mean([np.mean(one**2) for one in pairs]), rel=1e-10)
     names = [f'class {label}' for label in LABELS_N]
-    assert class_geometry.distance_ratio(CLOUD_ND, names) == found['distance_ratio']
-
-
-def test_classes_without_pairs_give_nan():
-    assert math.isnan(class_geometry.distance_ratio(CLOUD_ND, np.zeros(200)))
-    assert math.isnan(class_geometry.distance_ratio(CLOUD_ND, np.arange(200)))
-    assert math.isnan(class_geometry.class_alignment(CLOUD_ND, np.arange(200)))
-
-
-def test_labels_are_required_and_must_match():
-    with pytest.raises(ValueError, match='needs labels'):
-        class_geometry.distance_ratio(CLOUD_ND)
+    assert geometry.class_alignment(CLOUD_ND, names) == found
+    assert math.isnan(geometry.class_alignment(CLOUD_ND, np.arange(200)))
     with pytest.raises(ValueError, match='200 embeddings need one label each.* 3'):
-        class_geometry.distance_ratio(CLOUD_ND, [0, 1, 1])
-    with pytest.raises(ValueError, match='has its own labels'):
-        class_geometry.distance_ratio(cloud.as_cloud(CLOUD_ND), LABELS_N)
+        geometry.class_alignment(CLOUD_ND, [0, 1, 1])
 
 
 def test_fewer_rows_than_dimensions_have_the_same_spectrum():
