@@ -37,7 +37,7 @@ from jepa_text.settings.schema import field
 
 COLUMNS = (
     *('task', 'model', 'seed', 'control', 'layer', 'pooling', 'form', 'metric'),
-    *('value', 'low', 'high', 'count'),
+    *('value', 'low', 'high', 'count', 'other'),
 )
 # Config keys that do not change what a run learns, and its seed.
 NOT_LEARNED = (
@@ -137,6 +137,7 @@ def analyze(config, workdir):
             facts[path] = {'parameters': size, **load.trained(path)}
             measured.model(model, name, seed)
         measured.tf_idf()
+        measured.similarity()
         with measuring.part(bar, 'comparison'):
             compared = findings.compare(
                 measured.rows, measured.deviations, measured.per_example

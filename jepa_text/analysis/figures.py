@@ -86,6 +86,39 @@ def layers(task, results):
     return drawn
 
 
+def similarity(results):
+    """The section of CKA maps; falsy if CKA was not measured."""
+    maps, seeds = {}, {}
+    for row in results['rows']:
+        if row['metric'] == 'unbiased_cka':
+            other, _, layer = row['other'].rpartition(' layer ')
+            one = f'{row["model"]} seed {row["seed"]}'
+            seeds.setdefault(row['model'], set()).add(row['seed'])
+            maps.setdefault((one, other), {})[row['layer'], int(layer)] = row['value']
+
+    def named(side):
+        model = side.rpartition(' seed ')[0]
+        return model if len(seeds.get(model, ())) < 2 else side
+
+    figures = []
+    for sides, values in maps.items():
+        numbers = tuple(sorted(set(side)) for side in zip(*values))
+        values_RC = [[values[i, j] for j in numbers[1]] for i in numbers[0]]
+        one, two = map(named, sides)
+        title = f'within {one}' if one == two else f'of {one} and {two}'
+        figures.append(
+            similarity_map(values_RC, f'Unbiased CKA {title}', one, two, numbers)
+        )
+    return figures and {
+        'heading': f'Similarity of layers on {results["tasks"][0]["name"]}',
+        'text': 'Unbiased linear CKA of centered vectors (unbiased_cka in '
+        'analysis.csv). 1 means equal up to rotation and scale; values around 0, '
+        'possibly slightly negative, mean unrelated, for any number of texts. The biased '
+        'estimator (similarity.linear_cka) is near 1 for few texts whatever the vectors.',
+        'figures': figures[:12],
+    }
+
+
 def dots(groups, title, xlabel, models):
     """Values with intervals, {group: {subject: interval}}: a block of lines for each
     group."""
@@ -136,6 +169,35 @@ def eigenspectra(values, title, models):
     )
 
 
+def similarity_map(values_RC, title, rows, columns, layers):
+    """Heat map of CKA from 0 to 1; `rows` and `columns` are the names of the two models.
+
+    `layers` are the layer numbers of both sides.
+    """
+    values_RC = np.asarray(values_RC)
+    names = f'layer of {rows}', f'layer of {columns}'
+    figure, axes = plots.blank(title, *names, height=3.6)
+    is_long = max(values_RC.shape) > 2 * min(values_RC.shape)
+    # One hue, monotone in lightness: readable in color, in grayscale and in print.
+    axes.imshow(
+        np.clip(values_RC, 0, 1),
+        **dict(cmap='Blues', vmin=0, vmax=1, origin='lower'),
+        aspect='auto' if is_long else 'equal',
+    )
+    if values_RC.size <= 196:
+        style = dict(ha='center', va='center', fontsize=9 - 2.5 * (values_RC.size > 64))
+        for (row, column), value in np.ndenumerate(values_RC):
+            text = f'{value:.2f}'.replace('0.', '.')
+            color = 'white' if value > 0.6 else plots.INK
+            axes.text(column, row, text, color=color, **style)
+    for axis, numbers in zip((axes.set_yticks, axes.set_xticks), layers):
+        ticks = range(0, len(numbers), max(1, len(numbers) // 12))
+        axis(ticks, [str(numbers[tick]) for tick in ticks])
+    axes.grid(False)
+    axes.spines['bottom'].set_visible(False)
+    return figure
+
+
 def label(model, control):
     """The label of a subject.
 
@@ -171,7 +233,9 @@ def rows_of(results, task, metric, form):
 def subjects(results, task):
     """[(model, control)] in display order: models, their controls, other controls."""
     known = dict.fromkeys(
-        (row['model'], row['control']) for row in results['rows'] if row['task'] == task
+        (row['model'], row['control'])
+        for row in results['rows']
+        if row['task'] == task and not row['other']
     )
     names = '', *controls.CONTROLS, controls.WHOLE
     order = {name: number for number, name in enumerate(names)}

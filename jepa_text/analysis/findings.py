@@ -30,7 +30,7 @@ GEOMETRY = {value: value[0] == 'effective_rank' for value in comparisons.GEOMETR
 # Distances of related texts.
 NEARNESS = {
     (metric, form): False
-    for metric in ('class_alignment', 'alignment')
+    for metric in ('class_alignment', 'distance_ratio', 'alignment')
     for form in ('raw', 'length_residualized')
 }
 MEAN = 'mean'
@@ -77,7 +77,7 @@ def over_seeds(rows):
     """
     groups = defaultdict(list)
     for row in rows:
-        if row['model']:
+        if row['model'] and not row['other']:
             groups[comparisons.value_key(row)].append(row)
     means = []
     for group in groups.values():
@@ -112,7 +112,7 @@ def final_rows(rows):
     for row in rows:
         subject = row['task'], row['model'], row['control']
         pooling.setdefault(subject, row['pooling'])
-        is_last = row['layer'] in (None, last.get(subject))
+        is_last = row['layer'] in (None, last.get(subject)) and not row['other']
         is_seed = row['model'] in several and row['seed'] != MEAN
         if is_last and not is_seed and row['pooling'] == pooling[subject]:
             final[(*subject, row['metric'], row['form'])] = row
@@ -202,7 +202,7 @@ def _is_artifact(row, other, chosen, is_collapsed):
     value = row['metric'], row['form']
     if value not in PROBES and is_collapsed:
         return True
-    if value not in NEARNESS:
+    if value not in NEARNESS or row['metric'] == 'distance_ratio':
         return False
     ours, theirs = (
         chosen.get((row['task'], row['model'], one['control'], 'uniformity', row['form']))

@@ -1,6 +1,7 @@
 """Measures all cells of an analysis: computes features, then geometry and probes."""
 
 import contextlib
+import itertools
 import math
 import os
 import warnings
@@ -13,10 +14,12 @@ from jepa_text.analysis import features, probes, results
 from jepa_text.analysis.results import Result
 from jepa_text.data import truncation
 from jepa_text.evaluation import controls
-from jepa_text.evaluation.controls import baselines
+from jepa_text.evaluation.controls import baselines, lexical
 from jepa_text.evaluation.controls import features as word_features
+from jepa_text.measures import similarity
 from jepa_text.report import progress as bars
 
+_CKA_TEXTS = 2000
 _TF_IDF_WORDS = 1024  # columns of the vectors whose geometry is measured
 
 
@@ -40,8 +43,8 @@ def costs(config, models, tasks):
     wanted = config['controls']
     of_model = [(2 * tasks, 0.5)] * (1 + (controls.UNTRAINED in wanted))
     of_model += [(tasks, 0.1)] * (controls.BAG in wanted)
-    # The comparison is a part of its own.
-    return [*of_model * models, (tasks * (controls.TF_IDF in wanted), 0.4), (1, 0.1)]
+    # The similarity of layers and the comparison are parts of their own.
+    return [*of_model * models, (tasks * (controls.TF_IDF in wanted), 0.4), (2, 0.1)]
 
 
 @contextlib.contextmanager
@@ -82,7 +85,7 @@ class Measurements:
         self.rows, self.spectra = [], []
         # Tasks with their texts truncated to what each model reads.
         self.read, self.cuts = {}, []
-        self.deviations, self.per_example = {}, {}
+        self.deviations, self.per_example, self.last = {}, {}, {}
         for task in tasks:
             for control, per_example in probes.baselines(task).items():
                 result = Result(task.name, '', 0, control, None, '')
@@ -146,6 +149,23 @@ class Measurements:
                         answered=baselines.probe(read, self._seed) if has_probe else None,
                     )
 
+    def similarity(self):
+        """Measures the unbiased CKA between all layers, within and between models, on the
+        first task."""
+        with part(self.progress, 'similarity of layers'):
+            for one, two in itertools.combinations_with_replacement(self.last, 2):
+                self._similarity(one, two)
+
+    def _similarity(self, one, two):
+        down, across = self.last[one], self.last[two]
+        values_RC = similarity.similarity_map([*down.values()], [*across.values()])
+        pairs = itertools.product(down.items(), across)
+        for ((layer, rows_ND), its), value in zip(pairs, values_RC.flat):
+            result = Result(self.tasks[0].name, *one, '', layer, self._pooling)
+            other = f'{two[0]} seed {two[1]} layer {its}'
+            value = value, math.nan, math.nan
+            self._row(result, 'centered', 'unbiased_cka', value, len(rows_ND), other)
+
     def _features(self, model, name, seed, control):
         """Measures all layers and poolings of a model or control on every task."""
         for task in self.tasks:
@@ -159,9 +179,20 @@ class Measurements:
                     )
                     for pair in extracted.names
                 }
-                self._measure_all(wanted, read, _lengths(extracted.tokens_N, read))
+                labels = _token_labels(model, task)
+                lengths_N2 = _lengths(extracted.tokens_N, read)
+                self._measure_all(wanted, read, lengths_N2, labels)
+                if task is self.tasks[0] and not control:
+                    start = len(_texts(task)) - len(task.test.texts())
+                    self.last[name, seed] = {
+                        layer: extracted.vectors(layer, pooling)[
+                            start : start + _CKA_TEXTS
+                        ]
+                        for layer, pooling in sorted(extracted.names)
+                        if pooling == self._pooling
+                    }
 
-    def _measure_all(self, wanted, task, lengths_N2, answered=None):
+    def _measure_all(self, wanted, task, lengths_N2, labels=None, answered=None):
         """Measures sets of vectors in parallel, and stores the results in order.
 
         `wanted` is {Results: a function that returns the vectors they share}; `answered`
@@ -178,8 +209,12 @@ class Measurements:
             )
             per_example = {}
             if is_last or result.pooling == self._pooling:
+                is_first = result.pooling in (self._pooling, 'mean')
+                paper = labels if is_last and is_first else None
                 split = results.split(rows_ND, task)
-                probed, per_example = probes.evaluate(task, split, self._seed, answered)
+                probed, per_example = probes.evaluate(
+                    task, split, self._seed, paper, answered
+                )
                 values += [('', name, x, len(task.test)) for name, x in probed.items()]
             return values, deviations, spectra, per_example
 
@@ -221,10 +256,10 @@ class Measurements:
         spectra = results.spectra(rows_ND, lengths_N2) if is_last else {}
         return values, deviations, spectra
 
-    def _row(self, result, form, metric, interval, count):
+    def _row(self, result, form, metric, interval, count, other=''):
         value, low, high = (float(x) for x in interval)
         measured = dict(form=form, metric=metric, value=value, low=low, high=high)
-        self.rows.append(result._asdict() | measured | dict(count=count))
+        self.rows.append(result._asdict() | measured | dict(count=count, other=other))
 
 
 def untrained(config, model, seed):
@@ -262,3 +297,16 @@ def _lengths(tokens_N, read):
     """[N, 2]: tokens, and characters of the truncated texts; the covariates of the
     length-residualized forms."""
     return np.stack([tokens_N, [max(1, len(part)) for part in _texts(read)]], axis=1)
+
+
+def _token_labels(model, task):
+    """(train, test) of lexical.paper_token_labels for classification of single texts,
+    else None."""
+    if task.kind != 'labels' or task.train.second is not None:
+        return None
+    sides = []
+    for part in (task.train, task.test):
+        rows = [model.row(text) for text in part.first]
+        tokens_NL, segments_NL, _ = model.pad(rows, len(rows))
+        sides.append(lexical.paper_token_labels(tokens_NL, segments_NL > 0))
+    return sides

@@ -6,8 +6,8 @@ from jepa_text.evaluation import controls
 from jepa_text.report import console, page
 
 METHODS = """All values are measured on texts that no probe was trained on. Geometry has
-two forms: raw, and length-residualized (cross-fitted), which removes what the length of a
-text predicts; raw measures of variance mostly reflect length.
+four forms: raw, centered, whitened, and length-residualized (cross-fitted), which removes
+what the length of a text predicts; raw measures of variance mostly reflect length.
 Duplicate texts count once. {controls}
 
 Intervals are 95 %. For probes, they are over test examples; examples that share a text
@@ -42,6 +42,7 @@ def write(path, results):
     config = results['config']
     sections += [
         verdicts.controlled(results),
+        figures.similarity(results),
         _truncation(results),
         {
             'heading': 'Methods',
@@ -127,14 +128,14 @@ def _text_counts(task, results):
     counts = {row['count'] for row in rows}
     numbers = ' or '.join(f'{count:,}' for count in sorted(counts))
     return (
-        f'Measured on {numbers} unique texts. Ranks and dimension depend on the number '
-        'of texts: compare them only between equal numbers.'
+        f'Measured on {numbers} unique texts. Ranks, dimension and hubness depend on the '
+        'number of texts: compare them only between equal numbers.'
     )
 
 
 # {kind of task: metrics shown after the main one, without intervals}
 OTHERS = {
-    'labels': ('word_recovery_auc', 'balance'),
+    'labels': ('word_recovery_auc', 'balance', 'paper_probe_gap'),
     'scores': (
         *('cosine_given_overlap', 'probe_spearman'),
         'word_recovery_auc',
@@ -181,7 +182,8 @@ _WORD_RECOVERY = (
 )
 _NOTES = {
     'labels': f'{_WORD_RECOVERY} Balance: probe minus word recovery, both corrected for '
-    'chance.',
+    "chance. The paper's gap (arXiv 2606.05173): probe minus a probe for the most "
+    'frequent token, neither corrected.',
     'scores': 'Given overlap: partial correlation with human scores given the word '
     'overlap of a pair. If scores have only two equally frequent values, Spearman is at '
     'most 0.866.',

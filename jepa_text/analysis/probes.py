@@ -6,6 +6,8 @@
 `vectors` are results.Vectors.
 """
 
+import math
+
 import numpy as np
 
 from jepa_text.evaluation import controls
@@ -18,13 +20,14 @@ from jepa_text.measures.statistics import Interval
 KEYS = 'keys of examples'
 
 
-def evaluate(task, vectors, seed=0, answered=None):
+def evaluate(task, vectors, seed=0, token_labels=None, answered=None):
     """({metric: Interval}, {metric: one value per test example}).
 
     The values per example are for paired tests; their mean is the metric. They are 0 or 1
     for accuracy, the AUC of each text, or the influence of an example on a metric that is
     not a mean; KEYS are the columns of texts or groups by which examples depend on each
-    other. `answered` are (answers, cosines) that replace those of a probe of the vectors
+    other. `token_labels` are (train, test) of lexical.paper_token_labels, for the paper's
+    probe. `answered` are (answers, cosines) that replace those of a probe of the vectors
     (baselines.probe). Metrics that are undefined for these texts are omitted.
     """
     values, per_example = {}, {}
@@ -43,6 +46,8 @@ def evaluate(task, vectors, seed=0, answered=None):
             values['balance'] = lexical.balance_interval(
                 values['probe_accuracy'], majority, recovered, 0.5
             )
+    if token_labels is not None and 'probe_accuracy' in values:
+        values |= _paper_gap(vectors, token_labels, values['probe_accuracy'], seed)
     if values:
         per_example[KEYS] = identifying_texts(task.test)
     return values, per_example
@@ -118,6 +123,30 @@ def _word_recovery(task, vectors, seed):
             return None
         raise
     return Interval(auc['auc'], auc['low'], auc['high']), auc['values']
+
+
+def _paper_gap(vectors, token_labels, semantic, seed):
+    """Accuracy of the paper's token probe, and its gap to the semantic probe: the balance
+    of arXiv 2606.05173."""
+    (train_labels, train_valid), (test_labels, test_valid) = token_labels
+    known = np.isin(test_labels, train_labels[train_valid]) & test_valid
+    if len(np.unique(train_labels[train_valid])) < 2 or not known.any():
+        return {}
+    probe = probes.linear_probe(
+        vectors.train_ND[train_valid],
+        train_labels[train_valid],
+        vectors.test_ND[known],
+        test_labels[known],
+        seed,
+    )
+    token = Interval(probe['accuracy'], probe['low'], probe['high'])
+    # Not corrected for the different numbers of classes, as `balance` is.
+    gap = semantic.value - token.value
+    reach = math.hypot(semantic.high - semantic.low, token.high - token.low) / 2
+    return {
+        'paper_token_accuracy': token,
+        'paper_probe_gap': Interval(gap, gap - reach, gap + reach),
+    }
 
 
 def _majority_label(task):

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jepa_text.measures import forms, geometry, statistics
+from jepa_text.measures import class_geometry, forms, geometry, statistics
 from jepa_text.measures.statistics import Interval
 
 HALVED_ROWS = 1000  # half-samples are drawn from at most this many texts
+SPECTRUM_FORMS = ('raw', 'length_residualized')
 
 
 class Result(NamedTuple):
@@ -131,7 +132,7 @@ def _summary(rows_ND, lengths_NF, labels_N, pairs_P2, seed=0):
     """{(metric, form): value}."""
     metrics = dict(geometry.METRICS)
     if labels_N is not None:
-        metrics['class_alignment'] = lambda rows: geometry.class_alignment(rows, labels_N)
+        metrics |= class_geometry.CLASS_METRICS
     if pairs_P2 is not None:
         one_P, two_P = pairs_P2.T
         metrics['alignment'] = lambda rows: (
@@ -139,7 +140,7 @@ def _summary(rows_ND, lengths_NF, labels_N, pairs_P2, seed=0):
             if len(pairs_P2)
             else math.nan
         )
-    summary = forms.summary(rows_ND, lengths_NF, metrics, seed)
+    summary = forms.summary(rows_ND, lengths_NF, labels_N, metrics, seed)
     return {tuple(name.split('/')): value for name, value in summary.items()}
 
 
@@ -156,4 +157,8 @@ def _pairs_within(pairs_P2, index_M):
 def spectra(rows_ND, lengths_NF, maximum=64):
     """{form: the `maximum` largest eigenvalues of the covariance, largest first}."""
     clouds = forms.clouds(rows_ND, lengths_NF)
-    return {form: geometry.eigenspectrum(one)[:maximum].tolist() for form, one in clouds}
+    return {
+        form: geometry.eigenspectrum(one)[:maximum].tolist()
+        for form, one in clouds
+        if form in SPECTRUM_FORMS
+    }

@@ -121,5 +121,5 @@ def value_label(row):
 
 def metric_label(metric):
     """The label of a metric, such as 'word recovery AUC' for word_recovery_auc."""
-    text = metric.replace('_', ' ')
+    text = metric.replace('paper_probe_gap', "paper's_probe_gap").replace('_', ' ')
     return text.replace(' auc', ' AUC').replace(' f1', ' F1').replace(' mcc', ' MCC')

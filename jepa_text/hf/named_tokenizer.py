@@ -3,8 +3,9 @@
 bundled                               the tokenizer of this package
 tokenizer.json, or a folder with one  used unchanged
 hf:NAME[@REVISION]                    of a model on the Hub, or of a folder
+x.model                               SentencePiece (data/tokenizers/formats.py)
 init_from                             of the model that the run starts from
-bpe:8192                              trained on the texts first (training/prepare.py)
+bpe:8192, unigram:8192                trained on the texts first (training/prepare.py)
 
 Special tokens that a tokenizer lacks are added (data/tokenizers/roles.py), except to a
 tokenizer.json that is given as a file: it must already have them.
@@ -15,13 +16,13 @@ import re
 from pathlib import Path
 
 from jepa_text.data import tokenizers
-from jepa_text.data.tokenizers import declared, roles
+from jepa_text.data.tokenizers import declared, formats, roles
 from jepa_text.files import addresses, paths
 from jepa_text.hf import adapt, files
 
 FILE = 'tokenizer.json'
 BUNDLED, START = 'bundled', 'init_from'
-TRAINED = re.compile(r'bpe:(\d+)')  # the size of the vocabulary
+TRAINED = re.compile(r'(bpe|unigram):(\d+)')  # kind and size of the vocabulary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +53,7 @@ def opened(name, source=None):
     if name == START:
         return _of_start(source or {})
     content, notes, commit = read(name)
-    if not name.startswith(paths.MODEL):
+    if name == BUNDLED or _is_plain(name):
         return Opened(tokenizers.parse(content, name), name)
     content, added = roles.completed(content, name)
     return Opened(tokenizers.parse(content, name), name, commit, (*notes, *added))
@@ -69,13 +70,12 @@ def read(name):
     """Returns (content of a tokenizer.json, notes on its origin, commit or '').
 
     Accepts any name except 'init_from'. Raises FileNotFoundError if it does not exist,
-    PermissionError for a model whose terms must be accepted, and as tokenizers.read.
+    PermissionError for a model whose terms must be accepted, and as formats.read.
     """
     if name == BUNDLED:
         name = str(tokenizers.BUNDLED)
     if not name.startswith(paths.MODEL):
-        content, path = tokenizers.read(name)
-        return content, [f'read from {path}'], ''
+        return *formats.read(name), ''
     place = addresses.location('The tokenizer', name, model=True).removeprefix(
         paths.MODEL
     )
@@ -93,6 +93,11 @@ def read(name):
     content, path = tokenizers.read(folder)
     origin = f'{name}, commit {commit}' if commit else path
     return content, [f'read from {origin}'], commit
+
+
+def _is_plain(name):
+    """Whether a name is the path of a tokenizer.json or of a folder with one."""
+    return not name.startswith(paths.MODEL) and not name.endswith(formats.SUFFIX)
 
 
 def _of_start(source):

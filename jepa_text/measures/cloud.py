@@ -1,12 +1,12 @@
-"""A set of vectors with what its measures share: moments, spectrum and blocks.
+"""A set of vectors with what its measures share: moments, spectrum, pairs and blocks.
 
     as_cloud    rows -> Cloud; returns a Cloud unchanged
     Cloud       computes each shared quantity once, on first use
 
-Measures are functions of a Cloud (geometry.py), so all of them cost one eigenvalue
-decomposition. Lists, integers and float64 become float64, other floats float32. Products
-of pairs are computed in that dtype; moments, eigenvalues and all sums in float64. Besides
-the rows, at most one block of them, or one class, is in memory at a time.
+Measures are functions of a Cloud (geometry.py), so ten of them cost one eigenvalue
+decomposition and one pass over pairs. Lists, integers and float64 become float64, other
+floats float32. Products of pairs are computed in that dtype; moments, eigenvalues and all
+sums in float64. Besides the rows, at most one block of them is in memory at a time.
 
 Pairs: up to BLOCK rows, all pairs are used. More rows are divided at random into blocks
 of equal size, and the pairs within blocks are used in place of all N^2 / 2: N * BLOCK / 2
@@ -16,11 +16,13 @@ error is that of a mean of that many samples, std(kernel) / sqrt(pairs).
 Neighbors: searched among exactly BLOCK rows at a time, for at most NEIGHBOR_ROWS rows.
 The distance to the nearest row depends on the number of rows, so measures of neighbors
 are comparable between two clouds if both have at least BLOCK rows. Below that, and for
-ranks at any size, only clouds of the same number of rows are comparable.
+ranks at any size, only clouds of the same number of rows are comparable: the hubness of
+one distribution is 1.4 at 200 rows and 3.3 at 2,048.
 """
 
 import dataclasses
 import functools
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,16 +31,33 @@ NEIGHBOR_ROWS = 4096
 CHUNK = 4096  # rows that are converted to float64 at a time
 
 
-def as_cloud(rows_ND, seed=0):
+class Pairs(NamedTuple):
+    """Statistics of the pairs within blocks.
+
+    count: the number of pairs. kernel: the mean of exp(-2 |z_i - z_j|^2) of unit rows.
+    same, other: the mean distance of unit rows with the same label and with different
+    labels, NaN without such pairs or without labels.
+    """
+
+    count: int
+    kernel: float
+    same: float
+    other: float
+
+
+def as_cloud(rows_ND, labels_N=None, seed=0):
     """Returns the Cloud of an array of embeddings; `seed` determines the random blocks.
 
-    Raises ValueError if the shape is not [N, D] with N at least 1, or if values are not
-    finite. A Cloud is returned unchanged.
+    Raises ValueError if the shape is not [N, D] with N at least 1, if values are not
+    finite, or if the number of labels is not N. A Cloud is returned unchanged; passing
+    labels with it raises ValueError.
 
     >>> as_cloud([[3.0, 0.0], [0.0, 4.0]]).mean_D.tolist()
     [1.5, 2.0]
     """
     if isinstance(rows_ND, Cloud):
+        if labels_N is not None:
+            raise ValueError('A Cloud has its own labels: pass rows, or no labels.')
         return rows_ND
     rows_ND = np.asarray(rows_ND)
     # float32 represents narrower floats exactly; lists and integers become float64.
@@ -55,14 +74,25 @@ def as_cloud(rows_ND, seed=0):
             f'{bad_N.sum()} of {len(bad_N)} embeddings contain NaN or infinity, first in '
             f'row {bad_N.argmax()}. Check the model before measuring its geometry.'
         )
-    return Cloud(rows_ND, seed)
+    if labels_N is not None:
+        labels_N = np.unique(np.asarray(labels_N), return_inverse=True)[1]
+        if labels_N.shape != rows_ND.shape[:1]:
+            raise ValueError(
+                f'{len(rows_ND)} embeddings need one label each, but there are '
+                f'{labels_N.size}.'
+            )
+    return Cloud(rows_ND, labels_N, seed)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cloud:
-    """Validated embeddings and their cached statistics; create one with `as_cloud`."""
+    """Validated embeddings and their cached statistics; create one with `as_cloud`.
+
+    `labels_N` are integers 0, 1, ... or None.
+    """
 
     rows_ND: np.ndarray
+    labels_N: np.ndarray | None = None
     seed: int = 0
 
     def __len__(self):
@@ -132,7 +162,21 @@ class Cloud:
     @functools.cached_property
     def values_K(self):
         """Squared singular values of the centered rows, descending; K = min(N, D)."""
+        if 'axes' in self.__dict__:
+            kept_K = self.axes[0]
+            return np.pad(kept_K, (0, min(len(self), self.width) - len(kept_K)))
         return self._without_rounding(np.linalg.eigvalsh(self.scatter)[::-1])
+
+    @functools.cached_property
+    def raw_values_K(self):
+        """Squared singular values of the raw rows, descending; K = min(N, D)."""
+        if len(self) < self.width:
+            rows_ND = self.rows_ND.astype(np.float64)
+            moment = rows_ND @ rows_ND.T
+        else:
+            # Exact, and numerically more stable than computing the raw second moment.
+            moment = self.scatter + len(self) * np.outer(self.mean_D, self.mean_D)
+        return self._without_rounding(np.linalg.eigvalsh(moment)[::-1])
 
     def _without_rounding(self, values_K):
         eps = max(self.rows_ND.shape) * np.finfo(np.float64).eps
@@ -153,6 +197,40 @@ class Cloud:
         norm_M1 = self.norm_N[index_M][:, None]
         safe_M1 = np.where(norm_M1 > 0, norm_M1, 1.0).astype(self.rows_ND.dtype)
         return self.rows_ND[index_M] / safe_M1
+
+    @functools.cached_property
+    def pairs(self):
+        """The `Pairs`, from one pass over the products of unit rows within each block."""
+        sums = np.zeros(5)
+        for index_M, square_MM in zip(self.blocks, self.unit_distances()):
+            kernel_MM = np.exp(-2 * square_MM)
+            np.fill_diagonal(kernel_MM, 0.0)  # a row does not pair with itself
+            size = len(index_M)
+            sums[0] += size * (size - 1)
+            sums[1] += kernel_MM.sum(dtype=np.float64)
+            if self.labels_N is not None:
+                sums[2:] += _by_label(np.sqrt(square_MM), self.labels_N[index_M])
+        count, kernel, same, same_count, other = sums
+        with np.errstate(divide='ignore', invalid='ignore'):
+            return Pairs(
+                int(count) // 2,
+                kernel / count,
+                same / same_count if same_count else np.nan,
+                other / (count - same_count) if count > same_count > 0 else np.nan,
+            )
+
+    def unit_distances(self):
+        """Yields squared distances of unit rows, block by block; do not modify them."""
+        if len(self.blocks) == 1:
+            yield from self.near_distances
+            return
+        for index_M in self.blocks:
+            yield squared_distances(self.unit(index_M))
+
+    @functools.cached_property
+    def near_distances(self):
+        """The squared distances of unit rows in `neighbor_blocks`."""
+        return [squared_distances(self.unit(index_M)) for index_M in self.neighbor_blocks]
 
     @functools.cached_property
     def neighbor_blocks(self):
@@ -182,3 +260,14 @@ def squared_distances(rows_MD):
     np.maximum(distance_MM, 0, out=distance_MM)
     np.fill_diagonal(distance_MM, 0.0)
     return distance_MM
+
+
+def _by_label(distance_MM, labels_M):
+    """Returns the sum over pairs of one label, their count, the sum over other pairs."""
+    present, labels_M = np.unique(labels_M, return_inverse=True)
+    member_MC = np.zeros((len(labels_M), len(present)), distance_MM.dtype)
+    member_MC[np.arange(len(labels_M)), labels_M] = 1
+    sums_MC = (distance_MM @ member_MC).astype(np.float64)
+    same = sums_MC[np.arange(len(labels_M)), labels_M].sum()
+    sizes_C = np.bincount(labels_M).astype(np.float64)
+    return np.array([same, np.sum(sizes_C * (sizes_C - 1)), sums_MC.sum() - same])

@@ -1,19 +1,53 @@
-"""Two forms of the same vectors, and all measures of each: {metric/form: value}.
+"""Four forms of the same vectors, and all measures of each: {metric/form: value}.
 
     raw                   as given
+    centered              minus the mean vector
+    whitened              minus the mean, with all principal directions at one variance
     length_residualized   with the part that text length predicts removed
 
-Raw measures of variance are dominated by text length, which affects any pooling. A
-difference between models that disappears without it was a difference in the lengths.
+Raw measures of variance are dominated by the component that all vectors share and by text
+length, which affects any pooling. A difference between models that disappears in another
+form was a difference in what that form removes.
 """
 
 import numpy as np
 import scipy
 
-from jepa_text.measures import cloud, geometry
+from jepa_text.measures import class_geometry, cloud, geometry
 
+RIDGE = 1e-3  # relative to the mean variance
+CUT = 1e-6  # relative to the largest variance
 _MAX_KNOTS = 32
 _TEXTS_PER_KNOT = 20
+
+
+def centered(vectors_ND):
+    """Returns the vectors minus their mean.
+
+    >>> centered([[1.0, 2.0], [3.0, 2.0]]).tolist()
+    [[-1.0, 0.0], [1.0, 0.0]]
+    """
+    rows = cloud.as_cloud(vectors_ND)
+    return _concatenated(rows, rows.centered())
+
+
+def whitened(vectors_ND, ridge=RIDGE, cut=CUT):
+    """Returns principal components x_k / sqrt(l_k + r), [N, K], r = `ridge` mean(l).
+
+    l_k is the variance along direction k. Directions with a variance below `cut` times
+    the largest are omitted. The ridge keeps directions with a variance far below the mean
+    small, instead of amplifying their noise. If N is at most D, whitened rows are all
+    about equally far from each other, whatever the model: use several times more texts
+    than dimensions.
+
+    >>> print(abs(whitened([[3.0, 0.0], [-3.0, 0.0]], ridge=0)).round(3).tolist())
+    [[0.707], [0.707]]
+    """
+    rows = cloud.as_cloud(vectors_ND)
+    transform_DK, _ = _whitening(rows, ridge, cut)
+    if not transform_DK.shape[1]:  # the rows have no variance
+        transform_DK = np.zeros((rows.width, 1))
+    return _concatenated(rows, (part_CD @ transform_DK for part_CD in rows.centered()))
 
 
 def length_residualized(vectors_ND, lengths_NF, folds=5, seed=0):
@@ -53,34 +87,76 @@ def length_residualized(vectors_ND, lengths_NF, folds=5, seed=0):
     return residual_ND
 
 
-def clouds(vectors_ND, lengths_NF, seed=0):
+def clouds(vectors_ND, lengths_NF=None, labels_N=None, seed=0):
     """Yields (form, Cloud) one form at a time, so that only one needs to be in memory.
 
-    >>> [form for form, _ in clouds(np.eye(3), [1, 2, 3])]
-    ['raw', 'length_residualized']
+    One eigenvalue decomposition serves the raw, centered and whitened forms.
+
+    >>> [form for form, _ in clouds(np.eye(3))]
+    ['raw', 'centered', 'whitened']
     """
-    raw = cloud.as_cloud(vectors_ND, seed).require_pairs('Geometry')
+    raw = cloud.as_cloud(vectors_ND, labels_N, seed).require_pairs('Geometry')
+    values_K, _ = raw.axes
     yield 'raw', raw
-    left_ND = length_residualized(raw, lengths_NF)
-    yield 'length_residualized', cloud.as_cloud(left_ND, raw.seed)
+    known = {'values_K': raw.values_K, 'raw_values_K': raw.values_K}
+    yield 'centered', _cloud(centered(raw), raw, known)
+    _, shrunk_K = _whitening(raw, RIDGE, CUT)
+    shrunk_K = shrunk_K if len(shrunk_K) else np.zeros(1)
+    known = {'values_K': shrunk_K, 'raw_values_K': shrunk_K}
+    yield 'whitened', _cloud(whitened(raw), raw, known)
+    if lengths_NF is not None:
+        yield 'length_residualized', _cloud(length_residualized(raw, lengths_NF), raw, {})
 
 
-def summary(vectors_ND, lengths_NF, metrics=None, seed=0):
+def summary(vectors_ND, lengths_NF=None, labels_N=None, metrics=None, seed=0):
     """Returns {'uniformity/raw': value, ...}: each metric of each form.
 
-    `metrics` is {name: function of a Cloud}; the default is geometry.METRICS. Raises
-    ValueError for values that are not finite, for fewer than two rows, and for a wrong
-    number of lengths.
+    `metrics` is {name: function of a Cloud}; the default is geometry.METRICS and, with
+    labels, also class_geometry.CLASS_METRICS. Without lengths the length-residualized
+    form is omitted. Raises ValueError for values that are not finite, for fewer than two
+    rows, and for a wrong number of lengths or labels.
 
-    >>> summary(np.eye(3), [1, 2, 3], metrics={'rows': len})
-    {'rows/raw': 3, 'rows/length_residualized': 3}
+    >>> values = summary(np.eye(3), metrics={'rank90': geometry.rank90})
+    >>> values
+    {'rank90/raw': 2, 'rank90/centered': 2, 'rank90/whitened': 2}
     """
-    metrics = geometry.METRICS if metrics is None else metrics
+    if metrics is None:
+        metrics = dict(geometry.METRICS)
+        if labels_N is not None:
+            metrics |= class_geometry.CLASS_METRICS
     return {
         f'{name}/{form}': measure(rows)
-        for form, rows in clouds(vectors_ND, lengths_NF, seed)
+        for form, rows in clouds(vectors_ND, lengths_NF, labels_N, seed)
         for name, measure in metrics.items()
     }
+
+
+def _concatenated(rows, parts):
+    """Writes float64 blocks into one array of the dtype of the rows."""
+    start, whole_NK = 0, None
+    for part_CK in parts:
+        if whole_NK is None:
+            whole_NK = np.empty((len(rows), part_CK.shape[1]), rows.rows_ND.dtype)
+        whole_NK[start : start + len(part_CK)] = part_CK
+        start += len(part_CK)
+    return whole_NK
+
+
+def _whitening(rows, ridge, cut):
+    """Returns transform_DK and the whitened rows' squared singular values, descending."""
+    values_K, vectors_DK = rows.axes
+    variance_K = values_K / max(len(rows) - 1, 1)
+    kept_K = variance_K > cut * (variance_K[0] if len(variance_K) else 0.0)
+    variance_K, vectors_DK = variance_K[kept_K], vectors_DK[:, kept_K]
+    level_K = variance_K + ridge * (variance_K.mean() if len(variance_K) else 0.0)
+    return vectors_DK / np.sqrt(level_K), values_K[kept_K] / level_K
+
+
+def _cloud(vectors_ND, raw, known):
+    """Returns a Cloud with the labels of `raw` and some cached properties already set."""
+    rows = cloud.as_cloud(vectors_ND, raw.labels_N, raw.seed)
+    rows.__dict__.update(known)
+    return rows
 
 
 def _checked_lengths(lengths_NF, count):

@@ -35,13 +35,7 @@ def uniformity(rows):
     >>> uniformity([[2.0, 0.0], [-5.0, 0.0]])
     -8.0
     """
-    rows, total, count = cloud.as_cloud(rows).require_pairs('Uniformity'), 0.0, 0
-    for index_M in rows.blocks:
-        kernel_MM = np.exp(-2 * cloud.squared_distances(rows.unit(index_M)))
-        np.fill_diagonal(kernel_MM, 0.0)  # a row does not pair with itself
-        total += kernel_MM.sum(dtype=np.float64)
-        count += len(index_M) * (len(index_M) - 1)
-    return float(np.log(total / count))
+    return float(np.log(cloud.as_cloud(rows).require_pairs('Uniformity').pairs.kernel))
 
 
 def alignment(first_ND, second_ND, alpha=2):
@@ -62,29 +56,6 @@ def alignment(first_ND, second_ND, alpha=2):
     difference_ND = first.unit(all_N) - second.unit(all_N)
     square_N = np.einsum('ND,ND->N', difference_ND, difference_ND, dtype=np.float64)
     return float(np.mean(square_N ** (alpha / 2)))
-
-
-def class_alignment(rows, labels_N):
-    """Returns the mean of |z_i - z_j|^2 over pairs of unit rows with the same label.
-
-    A mean over classes of the mean over the pairs of each class, which is twice its
-    variance; NaN if no class has two rows. The positive pairs of Wang & Isola have the
-    same meaning, whereas two texts with the same label may mean anything, so this
-    measures the task. Raises ValueError for a wrong number of labels.
-
-    >>> class_alignment([[1.0, 0.0], [0.0, 2.0], [0.0, -1.0]], ['a', 'a', 'b'])
-    2.0
-    """
-    rows, labels_N, means = cloud.as_cloud(rows), np.asarray(labels_N), []
-    if labels_N.shape != (len(rows),):
-        raise ValueError(
-            f'{len(rows)} embeddings need one label each, but there are {labels_N.size}.'
-        )
-    for label in np.unique(labels_N):
-        unit_MD = rows.unit(np.flatnonzero(labels_N == label))
-        if len(unit_MD) > 1:
-            means.append(2 * unit_MD.var(axis=0, ddof=1, dtype=np.float64).sum())
-    return float(np.mean(means)) if means else np.nan
 
 
 def centered_singular_values(rows):
@@ -118,6 +89,55 @@ def effective_rank(rows):
     return _exp_entropy(centered_singular_values(rows))
 
 
+def rankme(rows):
+    """Returns RankMe (Garrido et al. 2023): the effective rank of the rows, not centered.
+
+    The paper's 1e-7 inside the logarithm is omitted: zero singular values contribute
+    nothing.
+
+    >>> round(rankme(np.eye(3)), 6)
+    3.0
+    """
+    return _exp_entropy(np.sqrt(cloud.as_cloud(rows).raw_values_K))
+
+
+def spectral_entropy(rows):
+    """Returns -sum_k p_k log p_k / log min(N, D), p_k = s_k^2 / sum s^2, centered rows.
+
+    Between 0 and 1.
+
+    >>> round(spectral_entropy(np.concatenate([np.eye(3), -np.eye(3)])), 6)
+    1.0
+    """
+    values_K = cloud.as_cloud(rows).values_K
+    if values_K.size < 2:
+        return 0.0
+    return _entropy(_shares(values_K)) / float(np.log(values_K.size))
+
+
+def stable_rank(rows):
+    """Returns sum s^2 / s_1^2 = |Z|_F^2 / |Z|_2^2 of the centered rows.
+
+    After Rudelson & Vershynin 2007.
+
+    >>> round(stable_rank([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]]), 6)
+    1.25
+    """
+    values_K = cloud.as_cloud(rows).values_K
+    return float(values_K.sum() / values_K[0]) if values_K[0] > 0 else 0.0
+
+
+def rank90(rows):
+    """Returns the smallest number of principal directions with 90 % of the variance.
+
+    >>> rank90(np.concatenate([np.eye(10), -np.eye(10)]))
+    9
+    """
+    shares = _shares(cloud.as_cloud(rows).values_K)
+    # A cumulative share of exactly 0.9 suffices even if it is rounded down.
+    return int(np.sum(np.cumsum(shares) < 0.9 - 1e-12)) + 1 if shares.size else 0
+
+
 def participation_ratio(rows):
     """Returns (sum l)^2 / sum l^2 of the covariance's eigenvalues l (Gao et al. 2017).
 
@@ -127,6 +147,18 @@ def participation_ratio(rows):
     values_K = cloud.as_cloud(rows).values_K
     square = np.sum(values_K**2)
     return float(values_K.sum() ** 2 / square) if square > 0 else 0.0
+
+
+def anisotropy(rows):
+    """Returns s_1^2 / sum s^2 of the raw rows, the share of the strongest direction.
+
+    The maximum explainable variance of Ethayarajh (2019), from 1 / min(N, D) to 1.
+
+    >>> round(anisotropy(np.eye(4)), 6)
+    0.25
+    """
+    values_K = cloud.as_cloud(rows).raw_values_K
+    return float(values_K[0] / values_K.sum()) if values_K[0] > 0 else 1.0
 
 
 def mean_cosine(rows):
@@ -150,15 +182,27 @@ def mean_cosine(rows):
 METRICS = {
     'uniformity': uniformity,
     'mean_cosine': mean_cosine,
+    'anisotropy': anisotropy,
     'effective_rank': effective_rank,
+    'rankme': rankme,
+    'stable_rank': stable_rank,
+    'rank90': rank90,
     'participation_ratio': participation_ratio,
+    'spectral_entropy': spectral_entropy,
     'intrinsic_dimension': neighbors.intrinsic_dimension,
+    'hubness': neighbors.hubness,
 }
 
 
 # Fewer rows than these give values that say nothing about them: any two rows have one
-# direction in common after centering. Of other measures: 3.
-NEEDED_ROWS = {'uniformity': 2, 'mean_cosine': 2, 'intrinsic_dimension': 4}
+# direction in common after centering, and among at most 11 rows each is a neighbor of
+# all. Of other measures: 3.
+NEEDED_ROWS = {
+    'uniformity': 2,
+    'mean_cosine': 2,
+    'intrinsic_dimension': 4,
+    'hubness': neighbors.HUB_NEIGHBORS + 2,
+}
 
 
 def summary(rows, metrics=None):

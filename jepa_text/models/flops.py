@@ -10,11 +10,12 @@ optimizer) are not counted.
              arXiv 2204.02311, appendix B), except that causal attention counts half,
              while PaLM counts all of it. The documents of a row are not distinguished.
              For padding, multiply by the share of real tokens.
-    program  `Count.program`: all products, with the masked half of attention.
+    program  `Count.program`: all products, with the masked half of attention;
+             `products` without those of attention.
 
 What a jaxpr does not contain is given by named scopes: the part of the model, the share
-of products that a mask leaves (`masked`), as of attention, and the number of layers of
-each kind (`layer_kinds`).
+of attention that is visible (`attention`), and the number of layers of each kind
+(`layer_kinds`).
 """
 
 import dataclasses
@@ -26,7 +27,7 @@ import jax
 from jax.extend.core import jaxprs_in_params
 
 REMAT = 'rematted_computation'  # jax's name for what is computed again
-_SHARE = re.compile(r'counted_([\d.e-]+)')
+_SHARES = re.compile(r'(counted|attended)_([\d.e-]+)')
 _KINDS = re.compile(r'kinds_([\d_]+)')
 # Scopes that are not parts of the model.
 _NO_PART = ('', 'loss', REMAT)
@@ -38,10 +39,14 @@ class Count:
 
     parts      {scope: FLOPs of the model}
     program    FLOPs of the whole program
+    products   of them, those that are not attention
+    attention  FLOPs of the model in attention
     """
 
     parts: dict[str, float]
     program: float
+    products: float
+    attention: float
 
     @property
     def model(self):
@@ -57,13 +62,24 @@ def count(function, *inputs):
     ValueError for a loop with an unknown number of iterations.
     """
     jaxpr = jax.make_jaxpr(function)(*inputs).jaxpr
-    parts, program = (_count(jaxpr, '', is_model) for is_model in (True, False))
-    return Count(parts, sum(program.values()))
+    model, program = (_count(jaxpr, '', is_model) for is_model in (True, False))
+    by_part = ({part: flops} for (part, _), flops in model.items())
+    return Count(
+        parts=_weighted_sum(by_part, itertools.repeat(1)),
+        program=sum(program.values()),
+        products=sum(flops for (_, attends), flops in program.items() if not attends),
+        attention=sum(flops for (_, attends), flops in model.items() if attends),
+    )
 
 
 def masked(share):
     """Returns a scope for products of which a mask leaves only this share."""
     return jax.named_scope(f'counted_{share}')
+
+
+def attention(share):
+    """Returns a scope for the products of attention; its mask leaves this share."""
+    return jax.named_scope(f'attended_{share}')
 
 
 def visible(length, causal, window=None):
@@ -88,7 +104,7 @@ def layer_kinds(kinds):
 
 
 def _count(jaxpr, scope, is_model):
-    """Returns {part: FLOPs} of a jaxpr in a scope."""
+    """Returns {(part, whether it is attention): FLOPs} of a jaxpr in a scope."""
     counts = (_count_equation(equation, scope, is_model) for equation in jaxpr.eqns)
     return _weighted_sum(counts, itertools.repeat(1))
 
@@ -112,8 +128,10 @@ def _count_equation(equation, scope, is_model):
     if is_model and REMAT in scope:
         return {}
     if name == 'dot_general':
-        counted = math.prod(map(float, _SHARE.findall(scope))) if is_model else 1
-        return {_part(scope): _product(equation) * counted}
+        shares = _SHARES.findall(scope)
+        counted = math.prod(float(share) for _, share in shares) if is_model else 1
+        attends = any(kind == 'attended' for kind, _ in shares)
+        return {(_part(scope), attends): _product(equation) * counted}
     counts = [_count(jaxpr, scope, is_model) for jaxpr in inner]
     if name == 'while' and any(counts):
         raise ValueError(

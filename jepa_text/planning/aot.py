@@ -18,7 +18,7 @@ from jax.experimental import topologies
 from jepa_text import engine
 from jepa_text.models.attention import attend
 from jepa_text.parallel import exits, hardware, sharding
-from jepa_text.planning import targets
+from jepa_text.planning import hlo, targets
 from jepa_text.running import compilation, xla_flags
 from jepa_text.training import recipe as recipes
 from jepa_text.training import step as steps
@@ -40,12 +40,14 @@ _ENVIRONMENT = {
 class Compiled(NamedTuple):
     """A compiled step.
 
-    peak        peak bytes per device that the compiler plans
-    attention   lines that describe the attention backends
+    peak      peak bytes per device that the compiler plans
+    traffic   hlo.Traffic; None if the program text has no loop trip counts
+    notes     lines that describe the attention backends and what is missing
     """
 
     peak: int
-    attention: list
+    traffic: hlo.Traffic | None
+    notes: tuple
 
 
 def compile_phases(config, name, vocab_size=None):
@@ -70,7 +72,15 @@ def compile_phases(config, name, vocab_size=None):
         value, error = run([task], on_end=lambda *_: None)['compile']
     if error:
         raise ValueError(f'Cannot compile for {name}: {error}') from error
-    return [Compiled(*phase) for phase in value]
+    return [_of_json(*phase) for phase in value]
+
+
+def _of_json(peak, traffic, notes):
+    """The Compiled whose fields are lists."""
+    if traffic is not None:
+        moved, collectives = traffic
+        traffic = hlo.Traffic(moved, tuple(hlo.Collective(*x) for x in collectives))
+    return Compiled(peak, traffic, tuple(notes))
 
 
 def missing(kind):
@@ -166,6 +176,10 @@ def compiled(made, phase):
         with attend.record_requests() as seen:
             lowered = steps.jitted(made, phase).lower(*inputs)
         lines = [line for pair in seen.items() for line in attend.explain(*pair)]
-    # The other lines say why each other backend was not chosen.
-    chosen = [line for line in lines if line.startswith('attention')]
-    return Compiled(compilation.peak(lowered.compile()), chosen)
+    notes = [line for line in lines if not line.startswith(' ')]
+    program = lowered.compile()
+    try:
+        traffic = hlo.traffic(program.as_text())
+    except ValueError as error:
+        traffic, notes = None, [*notes, f'No collectives and no roofline: {error}.']
+    return Compiled(compilation.peak(program), traffic, tuple(notes))

@@ -14,7 +14,7 @@ import jax
 
 from jepa_text.models import flops
 from jepa_text.parallel import hardware, sharding
-from jepa_text.planning import aot, memory, tables
+from jepa_text.planning import aot, memory, roofline, tables
 from jepa_text.settings import schema
 from jepa_text.training import completion
 from jepa_text.training import config as settings
@@ -105,11 +105,28 @@ class Plan:
             for phase in self.phases
         )
 
+    def roofline(self, phase):
+        """The roofline.Roofline of a compiled phase; None without its traffic."""
+        traffic = phase.compiled and phase.compiled.traffic
+        if not traffic:
+            return None
+        return roofline.of(traffic, phase.count, self.chip, self.devices, self.dtype)
+
     @property
     def mfu(self):
-        """The planned MFU: from the options, else the chip's default."""
-        given = self.options.mfu
-        return self.chip.share(self.dtype) if given is None else given
+        """The planned MFU: from the options, else from the bound of the compiled steps,
+        else the chip's default."""
+        if self.options.mfu is not None:
+            return self.options.mfu
+        if self.bound:
+            return hardware.REACHED * self.bound
+        return self.chip.share(self.dtype)
+
+    @property
+    def bound(self):
+        """The lowest roofline MFU of all compiled phases; None without any."""
+        bounds = filter(None, map(self.roofline, self.phases))
+        return min((bound.mfu for bound in bounds), default=None)
 
     @property
     def price(self):

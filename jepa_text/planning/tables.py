@@ -1,10 +1,11 @@
 """Prints the plan of a run as tables: parameters, FLOPs, memory, time and cost."""
 
 from jepa_text.parallel import hardware
+from jepa_text.planning import roofline
 from jepa_text.planning.memory import USABLE
 from jepa_text.report import console
 
-GIB = 2**30
+GIB, MIB = 2**30, 2**20
 
 
 def show(name, plan, stream=None):
@@ -13,11 +14,57 @@ def show(name, plan, stream=None):
     console.table(f'{name}: arithmetic', *arithmetic(plan), stream)
     console.table(f'{name}: memory per device, GiB', *memory(plan), stream)
     for phase in plan.phases:
-        for line in phase.compiled.attention if phase.compiled else ():
-            print(f'{phase.name}: {line}', file=stream)
+        if phase.compiled is not None:
+            _show_compiled(f'{name}: {phase.name}', plan, phase, stream)
     console.table(f'{name}: time and cost', *cost(plan), stream)
     for line in [*notes(plan), *verdict(plan)]:
         print(line, file=stream)
+
+
+def _show_compiled(name, plan, phase, stream):
+    """Prints the attention, roofline and collectives of a compiled phase."""
+    for line in phase.compiled.notes:
+        print(line, file=stream)
+    if bound := plan.roofline(phase):
+        console.table(f'{name}: roofline per device', *kernels(bound), stream)
+        if rows := collectives(plan, phase):
+            columns = ['collective', 'group', 'times/step', 'MiB sent', 'ms', 'overlaps']
+            console.table(f'{name}: collectives per device', columns, rows, stream)
+        print(
+            f'A step takes at least {1e3 * bound.step:.1f} ms, so MFU is at most '
+            f'{bound.mfu:.3f}, with products at {roofline.PRODUCTS:.0%} of the peak, '
+            f'attention at {roofline.ATTENTION:.0%}, and all other kernels at memory '
+            'bandwidth.',
+            file=stream,
+        )
+
+
+def kernels(bound):
+    """Columns and rows: the kernels of a device and their time."""
+    times = bound.kernels | {'collectives alone': bound.waits}
+    rows = [
+        [kind, f'{1e3 * seconds:.2f}', f'{seconds / bound.step:.1%}']
+        for kind, seconds in times.items()
+    ]
+    return ['kernels', 'min ms', 'of the step'], rows
+
+
+def collectives(plan, phase):
+    """Rows: bytes sent and time of the collectives by kind and group size."""
+    groups = {}
+    for one in phase.compiled.traffic.collectives:
+        groups.setdefault((one.kind, one.group, one.is_async), []).append(one)
+    return [
+        [
+            kind,
+            f'{group}',
+            f'{sum(one.times for one in own):,}',
+            f'{sum(one.sent for one in own) / MIB:,.0f}',
+            f'{1e3 * sum(roofline.seconds(one, plan.chip) for one in own):.2f}',
+            'yes' if is_async else 'no',
+        ]
+        for (kind, group, is_async), own in groups.items()
+    ]
 
 
 def verdict(plan):
@@ -139,6 +186,8 @@ def notes(plan):
     attention = 'no array' if plan.fused else 'an array'
     if options.mfu is not None:
         mfu = 'given'
+    elif plan.bound:
+        mfu = f'{hardware.REACHED} of the bound {plan.bound:.2f} of the compiled program'
     else:
         mfu = 'of the chip, from the same file'
         if chip.share(plan.dtype) != chip.mfu:

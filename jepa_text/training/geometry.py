@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.data import pipeline
-from jepa_text.measures import forms, geometry
+from jepa_text.measures import cloud, forms, geometry
 from jepa_text.models import pooling
 from jepa_text.training import heldout
 
@@ -55,7 +55,11 @@ class Evaluator:
         }
         if not all(np.isfinite(vectors_ND).all() for vectors_ND in vectors.values()):
             return dict.fromkeys((*names.values(), MAX_POOLED), float('nan'))
-        clouds = dict(forms.clouds(vectors['mean'], lengths_N))
+        controlled_ND = forms.length_residualized(vectors['mean'], lengths_N)
+        clouds = {
+            form: cloud.as_cloud(rows_ND)
+            for form, rows_ND in zip(FORMS, (vectors['mean'], controlled_ND))
+        }
         measured = {
             key: MEASURES[name](clouds[form]) for (name, form), key in names.items()
         }

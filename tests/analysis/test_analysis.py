@@ -100,11 +100,11 @@ def test_progress_covers_every_part(analysis):
     (task,) = results['tasks']
     for part in ('a, untrained', 'a, bag of embeddings', 'TF-IDF'):
         assert any(name == f'{part}, {task["name"]}' for name, _ in updates)
-    # Two models and untrained ones twice; bags of both, TF-IDF, comparison.
-    assert updates[-1] == ('comparison', 12)
+    # Two models and untrained ones twice; bags of both, TF-IDF, similarity, comparison.
+    assert updates[-1] == ('comparison', 13)
     texts = task['train'] + task['test']
     assert {('measured', 2), ('vectors', 64), ('vectors', texts)} < {*updates}
-    assert lines[-1].startswith('comparison 12/12  100%') and len(lines) >= len(updates)
+    assert lines[-1].startswith('comparison 13/13  100%') and len(lines) >= len(updates)
 
 
 def chosen(results, **wanted):
@@ -125,19 +125,19 @@ def test_rows_are_tidy_and_the_files_agree(results, folder):
     assert len(set(places)) == len(places)
     saved = json.loads((folder / 'out' / 'analysis.json').read_text())
     assert len(saved['rows']) == len(read) and saved['config']['half_samples'] == 4
-    row = chosen(results, metric='uniformity', form='raw', control='', layer=1)[0]
+    row = chosen(results, metric='uniformity', form='whitened', control='', layer=1)[0]
     (same,) = [
         r
         for r in read
         if (r['metric'], r['form'], r['layer'], r['control'], r['seed'], r['pooling'])
-        == ('uniformity', 'raw', '1', '', '0', row['pooling'])
+        == ('uniformity', 'whitened', '1', '', '0', row['pooling'])
     ]
     assert float(same['value']) == pytest.approx(row['value'], rel=1e-5)
 
 
 def test_measures_have_controls_forms_and_intervals(results):
     for control in ('', 'untrained', 'bag of embeddings', 'TF-IDF'):
-        for form in ('raw', 'length_residualized'):
+        for form in ('raw', 'centered', 'whitened', 'length_residualized'):
             rows = chosen(results, control=control, metric='effective_rank', form=form)
             assert rows, (control, form)
     last = chosen(results, control='', layer=1, pooling='mean', metric='uniformity')
@@ -155,11 +155,12 @@ def test_page_is_self_contained_and_has_every_figure(results, folder):
     for words in (
         'Alignment and uniformity, raw',
         'Eigenspectrum',
+        'CKA of a seed 0 and a seed 1',
         'Effective rank by layer',
         'Values and their strongest controls',
     ):
         assert words.lower() in page.lower(), words
-    assert '&lt;svg' not in page and page.count('<svg') == 10
+    assert '&lt;svg' not in page and page.count('<svg') > 12
 
 
 @pytest.mark.slow
@@ -192,9 +193,9 @@ def test_second_analysis_uses_the_cache(results, folder, monkeypatch):
     monkeypatch.setattr(page, 'write', lambda *_: None)
     one = [str(folder / 'a-0')]
     again = analyze.analyze(config(folder, models=one), folder / 'out')
-    rows = [row for row in results['rows'] if row['seed'] == 0]
+    rows = [row for row in results['rows'] if row['seed'] == 0 and not row['other']]
     expected = [{**row, 'model': row['model'] and 'a-0'} for row in rows]
-    got = again['rows']
+    got = [row for row in again['rows'] if not row['other']]
     assert sorted(map(repr, got)) == sorted(map(repr, expected))
 
 
@@ -355,7 +356,7 @@ def test_probes_of_pairs(kind):
         units_N=unique.units_M,
         pairs_P2=unique.positives_P2,
     )
-    for form in ('raw', 'length_residualized'):
+    for form in ('raw', 'centered', 'whitened', 'length_residualized'):
         # Length is residualized per fold; the texts of a pair may be in two folds.
         maximum = 0.01 if form == 'length_residualized' else 1e-6
         assert abs(geometry['alignment', form].value) < maximum

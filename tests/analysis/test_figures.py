@@ -24,6 +24,9 @@ MAKERS = {
     'eigenspectra': lambda: figures.eigenspectra(
         {('mlm', ''): [4.0, 1.0, 0.0], ('clm', ''): [0.0]}, 'Spectra', MODELS
     ),
+    'similarity': lambda: figures.similarity_map(
+        np.eye(3), 'CKA', 'mlm', 'clm', [range(3)] * 2
+    ),
 }
 
 
@@ -61,3 +64,9 @@ def test_values_and_intervals_are_drawn_correctly():
     assert [t.get_text() for t in axes.get_yticklabels()] == ['probe', 'words']
     share = labeled(MAKERS['eigenspectra']())['mlm']
     np.testing.assert_allclose(share.get_ydata(), [0.8, 0.2])
+
+
+def test_similarity_map_shows_numbers_if_legible():
+    assert {t.get_text() for t in MAKERS['similarity']().axes[0].texts} == {'1.00', '.00'}
+    many = figures.similarity_map(np.zeros((20, 20)), '', '', '', [range(20)] * 2)
+    assert not many.axes[0].texts

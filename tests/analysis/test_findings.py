@@ -1,6 +1,7 @@
 """Conclusions from values: intervals over seeds, controls, texts of the page."""
 
 import math
+import types
 
 import numpy as np
 import pytest
@@ -20,11 +21,12 @@ from jepa_text.analysis import (
 from jepa_text.evaluation import controls
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.measures import correlations, statistics
+from jepa_text.report import progress
 
 
 def row(model, metric, value, *, control='', form='', reach=0.01, **changes):
     made = dict(
-        **dict(task='t', model=model, seed=0, control=control, layer=2),
+        **dict(task='t', model=model, seed=0, control=control, layer=2, other=''),
         **dict(pooling='mean', form=form, metric=metric, value=value, count=9),
         **dict(low=value - reach, high=value + reach),
     )
@@ -36,8 +38,8 @@ def bag(metric, value, **options):
 
 
 def test_interval_over_seeds_combines_seeds_and_texts():
-    rows = [row('a', 'mean_cosine', v, seed=s) for s, v in enumerate((0.1, 0.2, 0.3))]
-    (mean,) = findings.over_seeds([*rows, row('b', 'mean_cosine', 0.5)])
+    rows = [row('a', 'anisotropy', v, seed=s) for s, v in enumerate((0.1, 0.2, 0.3))]
+    (mean,) = findings.over_seeds([*rows, row('b', 'anisotropy', 0.5)])
     assert mean['seed'] == 'mean' and mean['value'] == pytest.approx(0.2)
     # t with two degrees of freedom times 0.1 / sqrt 3, and 0.01 over texts.
     reach = math.hypot(4.303 * 0.1 / math.sqrt(3), 0.01)
@@ -97,7 +99,7 @@ UNKNOWN = dict(low=np.nan, high=np.nan)
             for metric, form, value in (
                 *(('word_recovery_auc', '', 0.54), ('balance', '', 0.54)),
                 *(('cosine_given_overlap', '', 0.54), ('class_alignment', 'raw', 0.6)),
-                ('alignment', 'length_residualized', 0.6),
+                ('distance_ratio', 'length_residualized', 0.6),
             )
         ),
     ],
@@ -254,6 +256,35 @@ def test_texts_are_unique_and_pairs_are_drawn_together():
         )
         widths.append(np.ptp(found['uniformity', 'raw'][1:]))
     assert 1.15 < widths[1] / widths[0] < 2
+
+
+def test_similarity_map_has_layer_numbers():
+    rows = [
+        row(
+            'a',
+            'unbiased_cka',
+            value,
+            form='centered',
+            layer=i,
+            other=f'a seed 0 layer {j}',
+        )
+        for (i, j), value in {(0, 0): 1, (0, 4): 0.2, (4, 0): 0.2, (4, 4): 1}.items()
+    ]
+    section = figures.similarity(dict(rows=rows, tasks=[dict(name='t')]))
+    axes = section['figures'][0].axes[0]
+    assert [t.get_text() for t in axes.get_xticklabels()] == ['0', '4']
+    assert [t.get_text() for t in axes.texts] == ['1.00', '.20', '.20', '1.00']
+
+
+def test_measured_layers_keep_their_numbers():
+    found = measuring.Measurements(dict(poolings=['mean'], seed=0), [], None, None)
+    found.tasks = [types.SimpleNamespace(name='t')]
+    rng = np.random.default_rng(0)
+    found.last['a', 0] = {layer: rng.normal(size=(9, 3)) for layer in (0, 4)}
+    with progress.Progress('', 1) as found.progress:
+        found.similarity()
+    places = [(one['layer'], one['other'][-1]) for one in found.rows]
+    assert places == [(0, '0'), (0, '4'), (4, '0'), (4, '4')]
 
 
 def test_untrained_control_differs_for_each_seed(monkeypatch):

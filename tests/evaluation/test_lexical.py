@@ -67,6 +67,14 @@ def test_balance_corrects_both_for_chance():
         balance(0.5, 1, 0.5, 0.5)
 
 
+def test_paper_token_labels_equal_the_authors_code():
+    tokens_BL = np.array([[5, 5, 1, 0], [4, 3, 4, 3], [9, 0, 0, 0]])
+    valid_BL = np.array([[1, 1, 1, 0], [1, 1, 1, 1], [1, 0, 0, 0]])
+    labels_N, kept_N = lexical.paper_token_labels(tokens_BL, valid_BL, min_count=1)
+    assert labels_N.tolist() == [5, 3, 9] and kept_N.all()
+    assert not lexical.paper_token_labels(tokens_BL, valid_BL)[1].any()
+
+
 def test_the_balance_interval_covers_the_true_value():
     """95 % of intervals cover the true value, whichever score is less certain."""
     rng = np.random.default_rng(0)

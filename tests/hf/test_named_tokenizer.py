@@ -12,8 +12,10 @@ from jepa_text.training import prepare
 OURS = ('bundled', str(tokenizers.BUNDLED), str(tokenizers.BUNDLED.parent))
 
 
-def named(folder):
-    """The name of a foreign tokenizer in the cache of the Hub."""
+def named(kind, folder):
+    """The name of a foreign tokenizer; 'hub' is in the cache of the Hub."""
+    if kind == 'sp':
+        return str(foreign_tokenizers.sentencepiece(folder / 'their.model'))
     cached = folder / 'snapshots' / ('c0ffee' * 7)[:40]
     foreign_tokenizers.wordpiece(cached / 'tokenizer.json')
     return f'hf:{cached}'
@@ -26,8 +28,9 @@ def section(tmp_path, name):
     return {'source': source, 'tokenizer': name, 'row_length': 32}
 
 
-def test_prepare_takes_tokenizers_of_others_and_reports_their_origin(tmp_path, capsys):
-    folder, name = tmp_path / 'rows', named(tmp_path)
+@pytest.mark.parametrize('kind', ['hub', pytest.param('sp', marks=pytest.mark.peer)])
+def test_prepare_takes_other_formats_and_reports_their_origin(kind, tmp_path, capsys):
+    folder, name = tmp_path / 'rows', named(kind, tmp_path)
     manifest = prepare.make(section(tmp_path, name), folder)
     made = tokenizers.load(folder / 'tokenizer.json')
     assert made.fingerprint == manifest['tokenizer_fingerprint']
@@ -44,7 +47,7 @@ def test_prepare_takes_tokenizers_of_others_and_reports_their_origin(tmp_path, c
 
 
 def test_the_commit_is_part_of_the_manifest(tmp_path):
-    name, folder = named(tmp_path), tmp_path / 'rows'
+    name, folder = named('hub', tmp_path), tmp_path / 'rows'
     asked = section(tmp_path, name)
     one = prepare.make(asked, folder)
     assert one['settings']['tokenizer_commit'] == one['tokenizer']['commit']
@@ -56,14 +59,19 @@ def test_the_commit_is_part_of_the_manifest(tmp_path):
         prepare.make(asked | {'tokenizer': f'hf:{other}'}, folder)
 
 
-def test_rows_of_another_tokenizer_are_reported(tmp_path, capsys):
-    asked, folder = section(tmp_path, named(tmp_path)), str(tmp_path / 'rows')
+@pytest.mark.peer
+@pytest.mark.parametrize('kind', ['hub', 'sp'])
+def test_rows_of_another_tokenizer_are_reported(kind, tmp_path, capsys):
+    theirs = {other: named(other, tmp_path) for other in ('hub', 'sp')}
+    asked, folder = section(tmp_path, theirs[kind]), str(tmp_path / 'rows')
     prepare.make(asked, folder)
     capsys.readouterr()
     prepare.if_missing(asked, folder)
     assert capsys.readouterr().out == ''
-    prepare.if_missing(asked | {'tokenizer': 'bundled'}, folder)
-    assert 'Note: ' in (said := capsys.readouterr().out) and 'tokenizer was' in said
+    others = [name for other, name in theirs.items() if other != kind]
+    for name in (*others, 'bundled'):
+        prepare.if_missing(asked | {'tokenizer': name}, folder)
+        assert 'Note: ' in (said := capsys.readouterr().out) and 'tokenizer was' in said
 
 
 @pytest.mark.parametrize('name', OURS)

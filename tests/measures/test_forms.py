@@ -5,12 +5,34 @@ import numpy as np
 import pytest
 from hypothesis import strategies
 
-from jepa_text.measures import cloud, forms, geometry
+from jepa_text.measures import class_geometry, cloud, forms, geometry
 
 RNG = np.random.default_rng(0)
 CLOUD_ND = RNG.normal(size=(300, 8)) * np.geomspace(3, 0.1, 8) + 2
 LENGTHS_N = RNG.integers(3, 40, 300)
-FORMS = ['raw', 'length_residualized']
+FORMS = ['raw', 'centered', 'whitened', 'length_residualized']
+
+
+def test_centered_rows_sum_to_zero():
+    np.testing.assert_allclose(forms.centered(CLOUD_ND).mean(axis=0), 0, atol=1e-14)
+    assert forms.centered(np.float32(CLOUD_ND)).dtype == np.float32
+
+
+def test_whitened_covariance_is_the_identity_up_to_the_ridge():
+    white_NK = forms.whitened(CLOUD_ND, ridge=0)
+    np.testing.assert_allclose(np.cov(white_NK.T), np.eye(8), atol=1e-10)
+    variance_D = np.linalg.eigvalsh(np.cov(CLOUD_ND.T))[::-1]
+    white_NK = forms.whitened(CLOUD_ND, ridge=0.1)
+    expected_D = variance_D / (variance_D + 0.1 * variance_D.mean())
+    np.testing.assert_allclose(np.diag(np.cov(white_NK.T)), expected_D, rtol=1e-10)
+
+
+def test_whitening_cuts_directions_without_variance():
+    flat_ND = np.concatenate([CLOUD_ND, CLOUD_ND[:, :2], np.ones((300, 1))], axis=1)
+    assert forms.whitened(flat_ND).shape == (300, 8)
+    few_ND = RNG.normal(size=(5, 30))
+    assert forms.whitened(few_ND).shape == (5, 4)
+    assert not forms.whitened(np.ones((5, 3))).any()
 
 
 def test_only_what_length_explains_is_removed():
@@ -50,15 +72,20 @@ def test_equal_lengths_change_almost_nothing():
     assert error == pytest.approx(1, abs=0.02)
 
 
-def test_the_summary_equals_each_measure_of_each_form():
-    found = forms.summary(CLOUD_ND, LENGTHS_N)
+@pytest.mark.parametrize('labels_N', [None, np.arange(300) % 3])
+def test_the_summary_equals_each_measure_of_each_form(labels_N):
+    found = forms.summary(CLOUD_ND, LENGTHS_N, labels_N)
+    metrics = dict(geometry.METRICS)
+    if labels_N is not None:
+        metrics |= class_geometry.CLASS_METRICS
     parts = dict(forms.clouds(CLOUD_ND, LENGTHS_N))
     assert list(parts) == FORMS
-    assert len(found) == 2 * len(geometry.METRICS)
+    assert len(found) == 4 * len(metrics)
     for form, rows in parts.items():
-        alone = cloud.as_cloud(rows.rows_ND)
-        for name, measure in geometry.METRICS.items():
-            expected = pytest.approx(measure(alone), rel=1e-12)
+        alone = cloud.as_cloud(rows.rows_ND, labels_N)
+        for name, measure in metrics.items():
+            # Derived spectra against those of the rows themselves.
+            expected = pytest.approx(measure(alone), rel=1e-6, abs=1e-7)
             assert found[f'{name}/{form}'] == expected, (name, form)
 
 
@@ -77,15 +104,18 @@ def test_the_summary_is_invariant_to_rotation_and_scale(rows, width, decay, scal
     rotation_DD = np.linalg.qr(rng.normal(size=(width, width)))[0]
     second = forms.summary(scale * rows_ND @ rotation_DD, lengths_N)
     for name, value in forms.summary(rows_ND, lengths_N).items():
-        near = 1e-6 if name.endswith('raw') else 1e-5
-        assert second[name] == pytest.approx(value, rel=near, abs=near), name
+        # Whitened rows of fewer texts than dimensions are equidistant: there are ties.
+        if rows > 2 * width or not name.endswith('whitened'):
+            near = 1e-6 if name.endswith('raw') else 1e-5
+            assert second[name] == pytest.approx(value, rel=near, abs=near), name
 
 
 @pytest.mark.parametrize('rows_ND', [np.ones((6, 3)), np.zeros((6, 3))])
 def test_a_cloud_without_variance_has_values_in_every_form(rows_ND):
-    found = forms.summary(rows_ND, np.arange(1, 7))
-    assert np.isfinite(list(found.values())).all()
-    assert found['effective_rank/length_residualized'] == 0
+    found = forms.summary(rows_ND, np.arange(1, 7), np.arange(6) % 2)
+    odd = {name for name, value in found.items() if not np.isfinite(value)}
+    assert odd <= {f'distance_ratio/{form}' for form in FORMS}
+    assert found['effective_rank/whitened'] == 0
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,22 @@ from scipy.spatial import distance
 from sklearn import decomposition
 from sklearn import neighbors as sklearn_neighbors
 
-from jepa_text.measures import cloud, geometry, neighbors
+from jepa_text.measures import class_geometry, cloud, geometry, neighbors
 
 RNG = np.random.default_rng(0)
 CLOUD_ND = RNG.normal(size=(200, 12)) @ np.diag(np.geomspace(3, 0.1, 12)) + 0.5
 SCALARS = [
     geometry.uniformity,
     geometry.effective_rank,
+    geometry.rankme,
+    geometry.spectral_entropy,
+    geometry.stable_rank,
+    geometry.rank90,
+    geometry.anisotropy,
     geometry.mean_cosine,
     geometry.participation_ratio,
     neighbors.intrinsic_dimension,
+    neighbors.hubness,
 ]
 every = pytest.mark.parametrize('measure', SCALARS, ids=lambda f: f.__name__)
 
@@ -42,6 +48,9 @@ def test_float16_input_is_computed_in_float32(measure):
     'measure',
     [
         geometry.effective_rank,
+        geometry.spectral_entropy,
+        geometry.stable_rank,
+        geometry.rank90,
         geometry.participation_ratio,
         neighbors.intrinsic_dimension,
     ],
@@ -67,7 +76,7 @@ def test_uniformity_of_part_of_the_pairs_is_within_its_error(monkeypatch):
     unit_ND = cloud_ND / np.linalg.norm(cloud_ND, axis=1, keepdims=True)
     kernel = np.exp(-2 * distance.pdist(unit_ND, 'sqeuclidean'))
     stated = kernel.std() / kernel.mean() / math.sqrt(10 * 150 * 149 / 2)
-    assert [len(index_M) for index_M in found[0].blocks] == [150] * 10
+    assert found[0].pairs.count == 10 * 150 * 149 // 2
     assert np.std(errors) == pytest.approx(stated, rel=0.35)
     assert abs(np.mean(errors)) < 3 * stated / np.sqrt(30)
 
@@ -79,6 +88,9 @@ def test_neighbors_are_searched_among_the_same_number_of_rows_in_large_clouds(
     monkeypatch.setattr(cloud, 'BLOCK', 600)
     monkeypatch.setattr(cloud, 'NEIGHBOR_ROWS', 1200)
     rows_ND = np.random.default_rng(0).normal(size=(2000, 128))
+    rows_ND *= np.arange(1.0, 129) ** -0.5
+    few, whole, more = (neighbors.hubness(rows_ND[:size]) for size in (300, 600, 601))
+    assert more == pytest.approx(whole, rel=0.05) and few < 0.9 * whole
     for size in (600, 601, 1200, 2000):
         blocks = cloud.as_cloud(rows_ND[:size]).neighbor_blocks
         assert {len(index_M) for index_M in blocks} == {600}
@@ -112,11 +124,15 @@ def test_alignment_is_the_mean_distance_to_the_power_alpha():
 
 
 def test_measures_against_scipy_and_scikit_learn():
+    raw = np.linalg.svd(CLOUD_ND, compute_uv=False)
     centered = np.linalg.svd(CLOUD_ND - CLOUD_ND.mean(axis=0), compute_uv=False)
     shares = decomposition.PCA().fit(CLOUD_ND).explained_variance_ratio_
     expected = dict(
+        rankme=np.exp(stats.entropy(raw)),
         effective_rank=np.exp(stats.entropy(centered)),
-        participation_ratio=1 / np.sum(shares**2),
+        spectral_entropy=stats.entropy(centered**2, base=12),
+        stable_rank=1 / shares[0],
+        rank90=decomposition.PCA(0.9).fit(CLOUD_ND).n_components_,
         mean_cosine=1 - distance.pdist(CLOUD_ND, 'cosine').mean(),
     )
     found = {name: geometry.METRICS[name](CLOUD_ND) for name in expected}
@@ -126,22 +142,35 @@ def test_measures_against_scipy_and_scikit_learn():
     np.testing.assert_allclose(variances.sum(), np.trace(np.cov(CLOUD_ND.T)))
 
 
-POWERS_ND = np.diag(np.sqrt([8.0, 4.0, 2.0, 1.0, 1.0]))
+POWERS_D = np.array([8.0, 4.0, 2.0, 1.0, 1.0])
+POWERS_ND = np.diag(np.sqrt(POWERS_D))
 CLOSED = {
     # Centering removes one direction and leaves the others equal.
     'orthonormal': (
         np.linalg.qr(RNG.normal(size=(16, 16)))[0],
-        dict(mean_cosine=0, uniformity=-4, effective_rank=15, participation_ratio=15),
+        dict(rankme=16, anisotropy=1 / 16, mean_cosine=0, uniformity=-4)
+        | dict(effective_rank=15, stable_rank=15, rank90=14)
+        | dict(spectral_entropy=math.log(15) / math.log(16)),
+    ),
+    'ten equal shares': (
+        np.concatenate([np.eye(10), -np.eye(10)]),
+        dict(rank90=9, spectral_entropy=1),
     ),
     'opposite': ([[2.0, 0.0], [-5.0, 0.0]], dict(uniformity=-8)),
     'a line': (
         np.outer(RNG.normal(size=50), RNG.normal(size=9)),
-        dict(effective_rank=1, participation_ratio=1),
+        dict(effective_rank=1, rankme=1, stable_rank=1, rank90=1, anisotropy=1)
+        | dict(spectral_entropy=0),
     ),
-    'zeros': (np.zeros((5, 3)), dict(mean_cosine=0, uniformity=0, effective_rank=0)),
+    'zeros': (
+        np.zeros((5, 3)),
+        dict(rankme=0, anisotropy=1, mean_cosine=0, uniformity=0),
+    ),
+    'one dimension': ([[1.0], [2.0], [4.0]], dict(spectral_entropy=0)),
     'powers of two': (
         np.concatenate([POWERS_ND, -POWERS_ND]),
-        dict(participation_ratio=16**2 / 86),
+        dict(participation_ratio=16**2 / 86, stable_rank=2, rank90=4, anisotropy=0.5)
+        | dict(spectral_entropy=stats.entropy(POWERS_D) / math.log(5)),
     ),
 }
 
@@ -158,8 +187,8 @@ def test_closed_forms(name):
 def test_equal_rows_have_the_stated_values(rows, value):
     rows_ND = np.full((rows, 6), value, np.float32)
     result = {name: measure(rows_ND) for name, measure in geometry.METRICS.items()}
-    expected = dict.fromkeys(result, 0) | dict(mean_cosine=1)
-    assert result == pytest.approx(expected, abs=1e-12)
+    ones = dict.fromkeys(('mean_cosine', 'rankme', 'anisotropy'), 1)
+    assert result == pytest.approx(dict.fromkeys(result, 0) | ones, abs=1e-12)
 
 
 def test_the_summary_equals_the_single_measures():
@@ -171,7 +200,7 @@ def test_the_summary_equals_the_single_measures():
     assert geometry.summary(CLOUD_ND, {'mine': len}) == {'mine': 200}
 
 
-@pytest.mark.parametrize('count', [2, 3, 4])
+@pytest.mark.parametrize('count', [2, 3, 11, 12])
 def test_too_few_rows_for_a_measure_are_refused_by_name(count):
     few_ND = CLOUD_ND[:count]
     needed = {name: geometry.NEEDED_ROWS.get(name, 3) for name in geometry.METRICS}
@@ -223,6 +252,10 @@ def test_two_nn_ignores_duplicate_rows():
 
 
 def test_neighbors_against_scikit_learn():
+    search = sklearn_neighbors.NearestNeighbors(metric='cosine').fit(CLOUD_ND)
+    nearest_NK = search.kneighbors(n_neighbors=10, return_distance=False)
+    counts_N = np.bincount(nearest_NK.ravel(), minlength=len(CLOUD_ND))
+    assert neighbors.hubness(CLOUD_ND) == pytest.approx(stats.skew(counts_N))
     search = sklearn_neighbors.NearestNeighbors().fit(CLOUD_ND)
     first_N, second_N = search.kneighbors(n_neighbors=2)[0].T
     ratio_N = np.sort(second_N / first_N)[:180]
@@ -234,20 +267,49 @@ def test_neighbors_against_scikit_learn():
 LABELS_N = np.arange(200) % 3
 
 
-def test_the_alignment_of_classes_against_scipy():
+def test_measures_of_classes_against_scipy():
     unit_ND = CLOUD_ND / np.linalg.norm(CLOUD_ND, axis=1, keepdims=True)
+    distance_NN = distance.squareform(distance.pdist(unit_ND))
+    same_NN = (LABELS_N[:, None] == LABELS_N) & ~np.eye(200, dtype=bool)
+    other_NN = LABELS_N[:, None] != LABELS_N
+    found = {
+        name: measure(CLOUD_ND, LABELS_N)
+        for name, measure in class_geometry.CLASS_METRICS.items()
+    }
     pairs = [distance.pdist(unit_ND[label == LABELS_N]) for label in range(3)]
-    found = geometry.class_alignment(CLOUD_ND, LABELS_N)
-    assert found == pytest.approx(np.mean([np.mean(one**2) for one in pairs]), rel=1e-10)
+    expected = {
+        'class_alignment': np.mean([np.mean(one**2) for one in pairs]),
+        'paper_alignment': np.mean([np.mean(one**4) for one in pairs]),
+        'intra_distance': distance_NN[same_NN].mean(),
+        'inter_distance': distance_NN[other_NN].mean(),
+        'distance_ratio': distance_NN[same_NN].mean() / distance_NN[other_NN].mean(),
+    }
+    assert found == pytest.approx(expected, rel=1e-10)
     names = [f'class {label}' for label in LABELS_N]
-    assert geometry.class_alignment(CLOUD_ND, names) == found
-    assert math.isnan(geometry.class_alignment(CLOUD_ND, np.arange(200)))
+    assert class_geometry.intra_distance(CLOUD_ND, names) == found['intra_distance']
+
+
+def test_classes_without_pairs_give_nan():
+    assert math.isnan(class_geometry.inter_distance(CLOUD_ND, np.zeros(200)))
+    assert math.isnan(class_geometry.distance_ratio(CLOUD_ND, np.zeros(200)))
+    assert math.isnan(class_geometry.intra_distance(CLOUD_ND, np.arange(200)))
+    assert math.isnan(class_geometry.class_alignment(CLOUD_ND, np.arange(200)))
+
+
+def test_labels_are_required_and_must_match():
+    with pytest.raises(ValueError, match='needs labels'):
+        class_geometry.intra_distance(CLOUD_ND)
     with pytest.raises(ValueError, match='200 embeddings need one label each.* 3'):
-        geometry.class_alignment(CLOUD_ND, [0, 1, 1])
+        class_geometry.intra_distance(CLOUD_ND, [0, 1, 1])
+    with pytest.raises(ValueError, match='has its own labels'):
+        class_geometry.intra_distance(cloud.as_cloud(CLOUD_ND), LABELS_N)
 
 
 def test_fewer_rows_than_dimensions_have_the_same_spectrum():
     rows_ND = gaussian(12, 40) + 1
-    found = geometry.centered_singular_values(rows_ND)
-    expected = np.linalg.svd(rows_ND - rows_ND.mean(axis=0), compute_uv=False)
-    np.testing.assert_allclose(found, expected, atol=1e-7)
+    for found, center in (
+        (np.sqrt(cloud.as_cloud(rows_ND).raw_values_K), 0),
+        (geometry.centered_singular_values(rows_ND), rows_ND.mean(axis=0)),
+    ):
+        expected = np.linalg.svd(rows_ND - center, compute_uv=False)
+        np.testing.assert_allclose(found, expected, atol=1e-7)

@@ -243,6 +243,18 @@ def test_attention_counts_visible_positions():
         assert flops.visible(12, causal, window) == pytest.approx(mask.sum() / 12)
 
 
+@pytest.mark.parametrize(
+    ('attends', 'share'), [('bidirectional', 1), ('causal', 17 / 32)]
+)
+def test_attention_is_counted_apart(attends, share):
+    """Two products of length x length a head, forward and for both gradients."""
+    objective, network, batch = parts(MLM | dict(attends=attends), length=16, rows=2)
+    count, encoder = preflight.cost(network, objective, batch), network.encoder
+    whole = 3 * 2 * 2 * (2 * 16 * 16 * encoder.width) * encoder.depth
+    assert count.attention == pytest.approx(share * whole)
+    assert count.program - count.products == pytest.approx(whole)
+
+
 def test_padding_of_logits_chunks_counts_only_in_the_program():
     """The logits of 64 positions of two rows fit in 1 MiB: 77 are split in two."""
     one, two = (parts(MLM | dict(logits_mib=mib), length=256, rows=2) for mib in (512, 1))

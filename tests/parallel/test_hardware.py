@@ -39,7 +39,7 @@ def test_figures_are_plausible(name):
     assert 5e13 < narrow < 3e15 and 1e10 < chip.memory < 3e11
     # FLOPs per byte of memory traffic.
     assert 100 < narrow / chip.bandwidth < 600
-    assert 0.1 < chip.mfu < 0.65
+    assert 0.1 < chip.mfu < hardware.REACHED
 
 
 def test_count_after_the_colon():

@@ -7,7 +7,6 @@ import pytest
 from jepa_text.parallel import hardware
 from jepa_text.planning import aot, targets
 from jepa_text.settings import config_file
-from jepa_text.training import config as settings
 
 
 def test_topologies_by_name():
@@ -54,7 +53,7 @@ def small():
     config['model'] = model | dict(dtype='bfloat16', remat='names', depth=3)
     config['data'] |= dict(batch_size=8, row_length=256)
     config.pop('plan')
-    return settings.plain(config)
+    return config
 
 
 @pytest.mark.slow
@@ -65,7 +64,9 @@ def test_step_is_compiled_for_absent_gpus(name):
     config['model'] |= {'attention': 'pallas'}
     (made,) = aot.compile_phases(config, name, vocab_size=1024)
     assert made.peak > 1e6
-    assert made.attention[0].startswith('attention pallas (pallas): gpu, bfloat16')
+    assert made.notes[0].startswith('attention pallas (pallas): gpu, bfloat16')
+    assert made.traffic.bytes > 1e6
+    assert bool(made.traffic.collectives) == (name == 'h200:8')
 
 
 @pytest.mark.slow
@@ -73,4 +74,6 @@ def test_step_is_compiled_for_absent_gpus(name):
 def test_step_is_compiled_for_absent_tpus():
     (made,) = aot.compile_phases(small(), 'v5e:8', vocab_size=1024)
     assert made.peak > 1e6
-    assert made.attention[0].startswith('attention splash (auto): tpu')
+    assert made.notes[0].startswith('attention splash (auto): tpu')
+    # libtpu's text has no trip counts.
+    assert made.traffic is None and 'no roofline' in made.notes[-1]

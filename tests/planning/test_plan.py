@@ -10,7 +10,7 @@ import tiny
 
 from jepa_text import main
 from jepa_text.parallel import hardware, sharding
-from jepa_text.planning import aot, memory, plan, tables
+from jepa_text.planning import aot, hlo, memory, plan, tables
 from jepa_text.settings import config_file
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
@@ -255,11 +255,28 @@ def test_a_run_that_does_not_fit_has_no_price(study):
     assert study.fits(study.chip) and not list(tables.verdict(study))
     # The compiler's figure takes precedence over the estimate.
     (phase,) = study.phases
-    compiled = aot.Compiled(peak=10**12, attention=['attention cudnn (auto)'])
+    compiled = aot.Compiled(peak=10**12, traffic=None, notes=())
     large = dataclasses.replace(phase, compiled=compiled)
-    large = dataclasses.replace(study, phases=(large,))
-    tables.show('mlm', large, text)
-    assert not large.fits(study.chip) and 'mlm: attention cudnn' in text.getvalue()
+    assert not dataclasses.replace(study, phases=(large,)).fits(study.chip)
+
+
+def test_compiled_kernels_bound_the_speed(study):
+    """With kernels that take nine times as long as all arithmetic at the peak, the MFU is
+    below a ninth, and the plan uses less."""
+    (phase,) = study.phases
+    seconds = phase.count.model / study.devices / study.chip.peak
+    slow = hlo.Traffic(9 * seconds * study.chip.bandwidth, ())
+    made = aot.Compiled(peak=1, traffic=slow, notes=('one note',))
+    phases = (dataclasses.replace(phase, compiled=made),)
+    plan_ = dataclasses.replace(study, phases=phases)
+    assert 0.05 < plan_.bound < 1 / 9
+    assert plan_.mfu == pytest.approx(plan_.bound * hardware.REACHED)
+    text = io.StringIO()
+    tables.show('mlm', plan_, text)
+    for words in ('one note', 'other kernels', 'of the compiled program'):
+        assert words in text.getvalue()
+    given = dataclasses.replace(plan_, options=hardware.Options('mi250x:192', mfu=0.2))
+    assert given.mfu == 0.2 and study.mfu == study.chip.mfu
 
 
 def test_float32_is_planned_at_its_own_speed(study):

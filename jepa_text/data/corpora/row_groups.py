@@ -4,7 +4,8 @@
     groups     [ 1 ][   2   ][  3  ][     4       ][   5   ][ 6  ][ footer ]
     read                            [     4       ][   5   ]
 
-So a file can be cut by its size alone: only the reader of a part needs the footer.
+So a file can be cut by its size alone: only the reader of a part needs the footer. Files
+of Arrow (.arrow), as Hugging Face's `datasets` writes them, are read as a whole.
 """
 
 import contextlib
@@ -17,7 +18,8 @@ ROWS = 64  # of a batch
 
 
 def rows(path, wanted=None):
-    """Yields the rows of a Parquet file as dicts, with the `wanted` columns or all.
+    """Yields the rows of a Parquet or Arrow file as dicts, with the `wanted` columns or
+    all.
 
     Raises what `numbered` raises, and ValueError for a row that is not UTF-8.
     """
@@ -35,19 +37,29 @@ def numbered(path, wanted=None, start=0, stop=None):
     if pages are compressed or have checksums), or lacks a wanted column.
     """
     with _clear_errors(path):
-        for number, batch in _batches(path, wanted, start, stop):
+        read = _arrow_batches if is_arrow(path) else _parquet_batches
+        number = 0
+        for number, batch in read(path, wanted, start, stop):
             yield from enumerate(_decoded(batch), number + 1)
 
 
+def is_arrow(path):
+    """Whether the name is of a file of Arrow's own formats, not of Parquet."""
+    return str(path).lower().endswith('.arrow')
+
+
 def schema(path):
-    """Returns the Arrow schema of a Parquet file; raises as `numbered` does."""
+    """Returns the Arrow schema of a Parquet or Arrow file; raises as `numbered` does."""
     from pyarrow import parquet
 
     with _clear_errors(path):
-        return parquet.read_schema(_seekable(path))
+        if not is_arrow(path):
+            return parquet.read_schema(_seekable(path))
+        with streams.open_bytes(path) as file:
+            return _arrow_reader(file)[0].schema
 
 
-def _batches(path, wanted, start, stop):
+def _parquet_batches(path, wanted, start, stop):
     """Yields (number of rows before it, batch)."""
     from pyarrow import parquet
 
@@ -68,6 +80,28 @@ def _begin(group):
     """The offset of the first byte of a row group."""
     first = group.column(0)
     return min(filter(None, (first.dictionary_page_offset, first.data_page_offset)))
+
+
+def _arrow_batches(path, wanted, *_):
+    """Yields (number of rows before it, batch)."""
+    with streams.open_bytes(path) as file:
+        read, is_stream = _arrow_reader(file)
+        _check_columns(path, wanted, read.schema.names)
+        whole = read if is_stream else map(read.get_batch, range(read.num_record_batches))
+        number = 0
+        for batch in whole:
+            batch = batch if wanted is None else batch.select(wanted)
+            for first in range(0, len(batch), ROWS):
+                yield number + first, batch.slice(first, ROWS)
+            number += len(batch)
+
+
+def _arrow_reader(file):
+    import pyarrow
+
+    is_stream = file.peek(6)[:6] != b'ARROW1'
+    read = pyarrow.ipc.open_stream if is_stream else pyarrow.ipc.open_file
+    return read(file), is_stream
 
 
 def _check_columns(path, wanted, known):
@@ -119,6 +153,6 @@ def _clear_errors(path):
         if isinstance(error, _REMOTE_ERRORS) or getattr(error, 'errno', None) is not None:
             raise
         raise ValueError(
-            f'{path} is not a Parquet file, or is damaged: {str(error).rstrip(".")}. '
-            'Copy or download it again.'
+            f'{path} is not {"an Arrow" if is_arrow(path) else "a Parquet"} file, or is '
+            f'damaged: {str(error).rstrip(".")}. Copy or download it again.'
         ) from error

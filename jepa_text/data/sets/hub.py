@@ -24,7 +24,7 @@ from jepa_text.files import addresses, extras
 PREFIX = 'hub:'
 CONVERTED = 'refs/convert/parquet'
 _TABLES = ('.jsonl', '.ndjson', '.json', '.csv', '.tsv')
-SUFFIXES = ('.parquet', '.conll', '.conllu')
+SUFFIXES = ('.parquet', '.arrow', '.conll', '.conllu')
 SUFFIXES += tuple(f'{suffix}{end}' for suffix in _TABLES for end in reading.ENDS)
 TIMEOUT = 20.0  # seconds until the hub responds
 

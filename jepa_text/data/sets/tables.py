@@ -1,7 +1,9 @@
-"""Labeled datasets from .jsonl, .tsv, .csv, .json or .parquet files, as lists of dicts.
+"""Labeled datasets from .jsonl, .tsv, .csv, .json, .parquet or .arrow files, as lists of
+dicts.
 
     read(path)          one file
-    splits(path, ...)   a folder in the layout of GLUE or Hugging Face, or one file
+    splits(path, ...)   a folder in the layout of GLUE or Hugging Face, also that of
+                        `save_to_disk`, or one file
     files(path)         {split: files} of the same
 
 'hub:NAME/CONFIG@REVISION' is a dataset on the Hugging Face Hub (data/sets/hub.py), the
@@ -20,9 +22,9 @@ from jepa_text.data.sets import hub, prepared
 from jepa_text.files import paths
 from jepa_text.settings import resolve
 
-_TEXT, PARQUET = ('.tsv', '.jsonl', '.ndjson', '.csv', '.json'), '.parquet'
-SUFFIXES = (*(f'{suffix}{end}' for suffix in _TEXT for end in reading.ENDS), PARQUET)
-_SHOWN = f'{", ".join(_TEXT)} (also {", ".join(reading.PACKED)}) or {PARQUET}'
+_TEXT, _BINARY = ('.tsv', '.jsonl', '.ndjson', '.csv', '.json'), ('.parquet', '.arrow')
+SUFFIXES = (*(f'{suffix}{end}' for suffix in _TEXT for end in reading.ENDS), *_BINARY)
+_SHOWN = f'{", ".join(_TEXT)} (also {", ".join(reading.PACKED)}), {" or ".join(_BINARY)}'
 # CoNLL files with one word per line, which are not tables of rows (data/sets/columns.py).
 COLUMNS = ('.conll', '.conllu', '.iob2', '.bio', '.txt')
 COLUMNS = (*(f'{suffix}{end}' for suffix in COLUMNS for end in reading.ENDS),)
@@ -32,8 +34,9 @@ VALIDATION = ('validation', 'dev', 'valid', 'val', 'eval', 'evaluation')
 TEST = ('test', 'testing')
 _FOLLOWED = " followed by '.', '-' or two digits"
 # Written by Hugging Face's `datasets` beside the data.
+SAVED, STATE = 'dataset_dict.json', 'state.json'
 _QUOTED = re.compile('"([^"]|"")*"')
-_ABOUT = ('dataset_dict.json', 'state.json', 'dataset_info.json', 'dataset_infos.json')
+_ABOUT = (SAVED, STATE, 'dataset_info.json', 'dataset_infos.json')
 CALLED = {'dev': 'validation', 'valid': 'validation', 'val': 'validation'}
 
 
@@ -65,7 +68,7 @@ def rows(path):
             f'There is no file {path}. Give one that ends in {_SHOWN}.'
         )
     kind = kind_of(path)
-    if kind == 'parquet':
+    if kind in ('parquet', 'arrow'):
         return row_groups.rows(path)
     if kind in ('jsonl', 'ndjson'):
         return (row for _, row in reading.objects(path, parse=_parse))
@@ -155,6 +158,8 @@ def files(path):
     path = Path(paths.local('The path of the dataset', path))
     if path.is_file():
         return {'train': [path]}, ''
+    if saved := _saved_to_disk(path):
+        return saved, ''
     if not path.is_dir():
         raise FileNotFoundError(
             f'There is no file or folder {path}. Download the dataset first and give its '
@@ -167,6 +172,25 @@ def files(path):
             # 'test-00000-of-00002', and 'train00' as in T-NER's datasets; not 'test2'.
             by_word.setdefault(re.split(r'[.-]|\d\d', file.name)[0], []).append(file)
     return by_word, ''
+
+
+def _saved_to_disk(path):
+    """{split: files} of a folder of Hugging Face's `save_to_disk`; {} for others."""
+    if (path / SAVED).is_file():
+        splits = json.loads((path / SAVED).read_text())['splits']
+        return {split: _shards(path / split) for split in splits}
+    return {'train': _shards(path)} if (path / STATE).is_file() else {}
+
+
+def _shards(folder):
+    """The files of a split, as its state.json lists them."""
+    if not (folder / STATE).is_file():
+        raise FileNotFoundError(
+            f'{folder / STATE} is missing, so the folder of `save_to_disk` is not '
+            'complete: copy the whole folder, or save the dataset again.'
+        )
+    state = json.loads((folder / STATE).read_text())
+    return [folder / file['filename'] for file in state['_data_files']]
 
 
 def stem(path):
@@ -183,9 +207,9 @@ def stem(path):
 
 def class_names(path, field):
     """Returns the names of the classes in order of the numbers that a column contains,
-    from the metadata of a Parquet file written by Hugging Face's `datasets`; () if
-    unknown."""
-    if kind_of(path) != 'parquet':
+    from the metadata of a Parquet or Arrow file written by Hugging Face's `datasets`; ()
+    if unknown."""
+    if kind_of(path) not in ('parquet', 'arrow'):
         return ()
     metadata = row_groups.schema(path).metadata or {}
     about = json.loads(metadata.get(b'huggingface', b'{}')).get('info', {})

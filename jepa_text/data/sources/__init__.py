@@ -8,7 +8,8 @@ from jepa_text.settings import resolve
 
 # {what a file's name contains: its source}; all others are plain text.
 KINDS = dict.fromkeys(('.json', '.ndjson'), 'jsonl')
-KINDS |= {'.parquet': 'parquet', '.csv': 'csv', '.tsv': 'csv'}
+KINDS |= dict.fromkeys(('.parquet', '.arrow'), 'parquet')
+KINDS |= dict.fromkeys(('.csv', '.tsv'), 'csv')
 
 
 def section_of(path):

@@ -1,4 +1,4 @@
-"""Parquet corpora: a .parquet file, or a folder of them.
+"""Parquet and Arrow corpora: a .parquet or .arrow file, or a folder of them.
 
     config.prepare.source = dict(name='parquet', path='fineweb-edu/', field='text')
 
@@ -9,7 +9,7 @@ import functools
 
 from jepa_text.data.corpora import corpus, invalid_text, row_groups
 
-SUFFIXES = ('.parquet',)
+SUFFIXES = ('.parquet', '.arrow')
 
 
 def make(split, path, field='text', heldout_every=100):
@@ -18,13 +18,10 @@ def make(split, path, field='text', heldout_every=100):
     About one row in `heldout_every` is held out, by its text (corpora/reading.py). Rows
     are read in small batches; one that is null or not UTF-8 is an invalid_text.Bad.
     Raises FileNotFoundError for a missing path, and ValueError with the file if it is not
-    Parquet, or lacks a column, or if `field` is not text.
+    Parquet or Arrow, or lacks a column, or if `field` is not text.
     """
     read = functools.partial(documents, field=field)
     return corpus.of_files(path, SUFFIXES, read, split, heldout_every, cut=cut)
-
-
-cut = corpus.cut_groups
 
 
 def documents(piece, field):
@@ -35,3 +32,9 @@ def documents(piece, field):
         document = invalid_text.document(row, field, where)
         # Here, as only this source knows how many rows are in the file before the piece.
         yield invalid_text.check(document, lambda where=where: where)
+
+
+def cut(file, size):
+    """Returns [(corpus.Piece, bytes), ...] of a file; one of Arrow is not cut."""
+    one_piece = row_groups.is_arrow(file)
+    return corpus.whole(file, size) if one_piece else corpus.cut_groups(file, size)

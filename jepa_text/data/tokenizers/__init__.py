@@ -175,7 +175,7 @@ def read(path):
     if not path.is_file():
         raise FileNotFoundError(
             f"No tokenizer at {path}. Give the path of a tokenizer.json, 'bundled' or "
-            'hf:NAME, or train one: jepa-text tokenizer tokenizer:text=texts/ '
+            'hf:NAME, or train one: jepa-text tokenizer tokenizer:bpe,text=texts/ '
             '--workdir=tokenizer. Other formats: '
             'AutoTokenizer.from_pretrained(X).save_pretrained(X) of transformers writes '
             'a tokenizer.json.'
@@ -185,9 +185,8 @@ def read(path):
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f'{path} is not a tokenizer.json: it is not JSON in UTF-8 ({error}). '
-            'Give the complete file that the `tokenizers` library writes. Of a '
-            'SentencePiece model, AutoTokenizer.from_pretrained(FOLDER)'
-            '.save_pretrained(NEW) of transformers writes one.'
+            'Give the complete file that the `tokenizers` library writes; a '
+            'SentencePiece model is converted by `jepa-text tokenizer`.'
         ) from error
     if path.name == BUNDLED.name and isinstance(content, dict):
         content = _declared(content, path.parent)

@@ -38,8 +38,7 @@ def completed(content, where):
     """
     content = json.loads(tokenizers.parse(content, where, ROLES).content)
     content, names = _lowered({'added_tokens': [], **content})
-    shown = ', '.join(names[:3]) + ', ...' * (len(names) > 3)
-    lines = [f'text that contains {shown} stays text'] if names else []
+    lines = _guard_lines(names)
     # A copy, as the cuts that are written must have the names after renaming.
     whole = _with_cuts(copy.deepcopy(content), names)
     whole = tokenizers.parse(whole, where, ROLES)
@@ -114,6 +113,18 @@ def _made_special(content, i, name):
     entries = [*others, declared.special(i, name)]
     content['added_tokens'] = sorted(entries, key=lambda t: t['id'])
     return content
+
+
+def guarded(content):
+    """Returns (the content of a tokenizer.json changed so that no text is encoded to
+    special tokens, lines that say so)."""
+    content, names = _lowered(content)
+    return _with_cuts(content, names), _guard_lines(names)
+
+
+def _guard_lines(names):
+    shown = ', '.join(names[:3]) + ', ...' * (len(names) > 3)
+    return [f'text that contains {shown} stays text'] if names else []
 
 
 def _lowered(content):

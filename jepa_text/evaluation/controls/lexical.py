@@ -2,6 +2,7 @@
 
 word_recovery        which content words a text contains, predicted from its vector
 balance_interval     semantic minus lexical score, both corrected for chance
+paper_*              the measures of arXiv 2606.05173, for comparison with its tables
 """
 
 import numpy as np
@@ -109,3 +110,21 @@ def balance_interval(semantic, semantic_chance, lexical, lexical_chance):
     below = np.hypot(first[0] - first[1], second[2] - second[0])
     above = np.hypot(first[2] - first[0], second[0] - second[1])
     return statistics.Interval(*map(float, (value, value - below, value + above)))
+
+
+def paper_token_labels(tokens_BL, valid_BL, min_count=5):
+    """Returns (labels_N, kept_N): the most frequent token id of each text.
+
+    This is the target of the token probe of arXiv 2606.05173. Ties go to the smallest id,
+    and special tokens count; kept_N marks texts whose label occurs in at least
+    `min_count` texts. Small ids are punctuation in that paper's vocabulary, so the label
+    is mostly the most frequent punctuation of a text.
+
+    >>> tokens_BL = np.array([[7, 3, 3], [9, 4, 0]])
+    >>> paper_token_labels(tokens_BL, np.array([[1, 1, 1], [1, 1, 0]]), min_count=1)
+    (array([3, 4]), array([ True,  True]))
+    """
+    rows = zip(np.asarray(tokens_BL), np.asarray(valid_BL, bool))
+    labels_N = np.array([np.bincount(row[where]).argmax() for row, where in rows])
+    ids, counts = np.unique(labels_N, return_counts=True)
+    return labels_N, np.isin(labels_N, ids[counts >= min_count])

@@ -87,7 +87,7 @@ def attend(
     attend = split.adapted(BACKENDS[name], request, keep)
     positions = () if positions_BL is None else (positions_BL,)
     seen = flops.visible(request.length, causal, window)
-    with flops.masked(seen / request.length):
+    with flops.attention(seen / request.length):
         out_BLHK = attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *positions)
     out_BLHK = activations.by_positions(out_BLHK)
     if keep is None or BACKENDS[name].KEEPS:

@@ -97,6 +97,31 @@ def test_repeated_and_nested_names_of_columns(tmp_path):
         tables.columns(rows, ['meta.lable'], path)[0]
 
 
+def test_folders_of_save_to_disk_are_read(tmp_path, recwarn):
+    """Also with files of `map`, which are no data."""
+    datasets = pytest.importorskip('datasets')
+    label = datasets.ClassLabel(names=['no', 'yes'])
+    features = datasets.Features(text=datasets.Value('string'), label=label)
+    columns = {'text': ['a', 'b', 'c'], 'label': [1, 0, 1]}
+    one = datasets.Dataset.from_dict(columns, features=features)
+    made = datasets.DatasetDict(train=one, validation=one.select([2, 0]))
+    made.save_to_disk(tmp_path / 'dict', num_shards={'train': 2, 'validation': 1})
+    one.save_to_disk(tmp_path / 'one')
+    for folder in ('dict/train', 'one'):
+        (tmp_path / folder / 'cache-12ab.arrow').write_text('of `map`, not data')
+    read = tables.splits(tmp_path / 'dict')
+    assert (read.train, read.validation) == (list(made['train']), None)
+    assert read.test == list(made['validation'])
+    read = tables.splits(tmp_path / 'one')
+    assert (read.train, read.test) == (list(one), None)
+    (shard, _) = tables.files(tmp_path / 'dict')[0]['train']
+    assert tables.class_names(shard, 'label') == ('no', 'yes')
+    assert not recwarn.list
+    (tmp_path / 'dict/train/state.json').unlink()
+    with pytest.raises(FileNotFoundError, match='state.json is missing.*whole folder'):
+        tables.splits(tmp_path / 'dict')
+
+
 def test_compressed_data_without_its_suffix_is_named(tmp_path):
     path = write(tmp_path / 'set.jsonl.gz', '{"a": 1}\n')
     with pytest.raises(ValueError, match='if it is compressed, its name must end in .gz'):

@@ -202,7 +202,7 @@ def test_only_cards_are_downloaded(results):
         ('split', 'ValueError', "split='test'. Available: train."),
         ('column', 'ValueError', "0.parquet has no column 'body'; it has: text, id"),
         ('field', 'ValueError', "train.jsonl, line 1 has no field 'body'"),
-        ('sheets', 'FileNotFoundError', 'no files that can be read here (.parquet, .js'),
+        ('sheets', 'FileNotFoundError', 'no files that can be read here (.parquet, .ar'),
     ],
 )
 def test_errors_are_clear(results, what, kind, words):

@@ -176,6 +176,21 @@ def test_parquet_yields_every_row_once(tmp_path):
     assert 2 < len(list(parquet.make('heldout', tmp_path, **section))) < 20
 
 
+@pytest.mark.parametrize('form', ['new_file', 'new_stream'])
+def test_arrow_files_are_read(tmp_path, units_of, form):
+    units_of(10)
+    path, table = tmp_path / 'a.arrow', pyarrow.Table.from_pylist(ROWS * 700)
+    with getattr(pyarrow.ipc, form)(str(path), table.schema) as writer:
+        writer.write_table(table)
+    one = parquet.make('train', tmp_path, heldout_every=ALL)
+    assert texts(one) == texts(ROWS) * 700 and len(one.units()) == 1
+    with pytest.raises(ValueError, match="a.arrow has no column 'body'; it has: text, n"):
+        list(parquet.make('train', tmp_path, field='body'))
+    path.write_bytes(path.read_bytes()[:999])
+    with pytest.raises(ValueError, match='a.arrow is not an Arrow file, or is damaged'):
+        list(one)
+
+
 def test_the_heldout_rule_depends_only_on_the_text(tmp_path):
     documents = [f'document {n}' for n in range(2000)]
     (tmp_path / 'a.txt').write_text('\n\n'.join(documents))
