@@ -75,13 +75,6 @@ def test_sums_of_bfloat16_are_rounded_once():
     assert slope.dtype == jnp.bfloat16 and slope == 260
 
 
-def test_gradient_accumulation_is_another_loss(params, batch):
-    """Accumulating over parts has fewer negatives."""
-    parts = split(batch, 4)
-    apart = [whole(params, jax.tree.map(lambda x, i=i: x[i], parts))[0] for i in range(4)]
-    assert np.mean(apart) < whole(params, batch)[0] - 0.1
-
-
 def test_memory_is_that_of_a_part(params):
     tokens = jnp.ones((1024, LENGTH), jnp.int32)
     keys_N = jax.random.split(jax.random.key(0), 1024)

@@ -1,4 +1,4 @@
-"""Regularizers against float64 formulas, and their values for collapsed vectors."""
+"""Regularizers against float64 formulas, also of collapsed vectors."""
 
 import functools
 
@@ -63,13 +63,14 @@ def test_directions_have_unit_length_and_are_isotropic():
 
 
 @pytest.mark.parametrize('name', FORMULAS)
-@pytest.mark.parametrize('shape', ['normal', 'wide', 'skewed', 'pair'])
+@pytest.mark.parametrize('shape', ['normal', 'wide', 'skewed', 'pair', 'collapsed'])
 def test_matches_the_published_formula(rng, name, shape):
     x = {
         'normal': rng.normal(size=(50, WIDTH)),
         'wide': rng.normal(0.5, 3, size=(50, WIDTH)) * np.arange(1, WIDTH + 1),
         'skewed': 0.1 * rng.exponential(size=(50, WIDTH)),
         'pair': rng.normal(size=(2, WIDTH)),
+        'collapsed': np.ones((50, WIDTH)),
     }[shape]
     expected = FORMULAS[name](x, np.float64(directions()))
     ours = compiled()[name](np.float32(x))
@@ -103,29 +104,3 @@ def test_masked_rows_affect_neither_value_nor_gradient(rng, name):
     assert_allclose(masked_value, value, rtol=1e-5, atol=1e-6)
     assert_allclose(masked_slope[where], slope, rtol=1e-4, atol=1e-5)
     assert_array_equal(masked_slope[~where], 0)
-
-
-def test_a_gaussian_has_the_minimum_and_collapse_does_not(rng):
-    x = rng.normal(size=(2000, WIDTH))
-    clouds = {
-        'gaussian': x,
-        'point': np.ones_like(x),
-        'line': x[:, :1] * np.ones(WIDTH),
-        'small': 0.1 * x,
-        'shifted': x + 2,
-        'two lumps': np.sign(x),
-    }
-    # sigreg of a Gaussian: integral of (1 - exp(-t^2)) exp(-t^2 / 2) over the line.
-    floor = np.sqrt(2 * np.pi) * (1 - 3**-0.5)
-    found = {
-        shape: {name: float(f(np.float32(x))) for name, f in compiled().items()}
-        for shape, x in clouds.items()
-    }
-    gaussian = found.pop('gaussian')
-    assert_allclose(gaussian['sigreg'], floor, rtol=0.3)
-    assert gaussian['covariance'] < 0.01 and gaussian['variance'] < 0.05
-    for shape, values in found.items():
-        assert values['sigreg'] > 5 * gaussian['sigreg'], shape
-    for shape in ('point', 'small'):
-        assert found[shape]['variance'] > 0.8
-    assert found['line']['covariance'] > 1

@@ -29,12 +29,6 @@ def test_eigenvalues_against_float64(method, width, rank, falls):
     assert_allclose(found_D, wanted_D, atol=2e-6 * wanted_D[-1], rtol=0)
 
 
-@pytest.mark.parametrize('diagonal_D', [np.zeros(8), np.ones(8), np.arange(8.0)])
-def test_diagonal_matrices(diagonal_D):
-    found_D = bisected(np.diag(np.float32(diagonal_D)))
-    assert_allclose(found_D, diagonal_D, atol=1e-6)
-
-
 @pytest.mark.parametrize('scale', [1e-30, 1e-20, 1e-12, 1e12])
 def test_accuracy_does_not_depend_on_scale(scale):
     matrix_DD = covariance(64, 5)
@@ -43,19 +37,29 @@ def test_accuracy_does_not_depend_on_scale(scale):
     assert_allclose(other_D / np.float32(scale), one_D, atol=atol, rtol=0)
 
 
-@pytest.mark.parametrize('rows', [32, 500])
-def test_equal_vectors(rows):
-    """The covariance of a collapsed encoder has only rounding errors."""
+def collapsed(rows):
+    """The covariance of a collapsed encoder, which has only rounding errors."""
     x_ND = np.tile(np.random.default_rng(0).normal(size=96).astype(np.float32), (rows, 1))
     x_ND = x_ND - x_ND.mean(axis=0)
-    matrix_DD = x_ND.T @ x_ND
+    return x_ND.T @ x_ND
+
+
+def diagonal(values, off=0.0):
+    return np.where(np.eye(len(values)), values, off).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    'matrix_DD, atol, rtol',
+    [
+        *((collapsed(rows), None, 0) for rows in (32, 500)),
+        *((diagonal(x), 1e-6, 1e-7) for x in (np.zeros(8), np.ones(8), np.arange(8))),
+        *(
+            (diagonal(np.arange(1, 7), off), 0, 1e-6)
+            for off in (1e-8, 1e-15, 1e-19, 1e-21, 1e-25)
+        ),
+    ],
+)
+def test_matrices_that_are_nearly_zero_or_diagonal(matrix_DD, atol, rtol):
     wanted_D = np.linalg.eigvalsh(matrix_DD.astype(np.float64))
-    found_D = np.asarray(bisected(matrix_DD))
-    assert_allclose(found_D, wanted_D, atol=2e-6 * wanted_D[-1], rtol=0)
-
-
-@pytest.mark.parametrize('off', [1e-8, 1e-15, 1e-19, 1e-21, 1e-25])
-def test_nearly_diagonal_matrices(off):
-    matrix_DD = np.diag(np.arange(1, 7)).astype(np.float32)
-    matrix_DD[matrix_DD == 0] = off
-    assert_allclose(bisected(matrix_DD), np.arange(1, 7), rtol=1e-6)
+    atol = 2e-6 * wanted_D[-1] if atol is None else atol
+    assert_allclose(bisected(matrix_DD), wanted_D, atol=atol, rtol=rtol)

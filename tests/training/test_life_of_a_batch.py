@@ -76,11 +76,7 @@ def imported(module):
         f'import sys, {module}; '
         "print(*(n for n in sys.modules if n.startswith('jepa_text.')))"
     )
-    return run('-c', program).split()
-
-
-def run(*words):
-    return children.run(*words).stdout
+    return children.run('-c', program).stdout.split()
 
 
 @pytest.fixture(scope='module')
@@ -91,7 +87,8 @@ def called(tmp_path_factory):
     program = (
         f'import sys; sys.path[:0] = {paths}; import {Path(__file__).stem} as test; '
     )
-    output = run('-c', program + f'test.profile({str(folder)!r})').splitlines()[-1]
+    program += f'test.profile({str(folder)!r})'
+    output = children.run('-c', program).stdout.splitlines()[-1]
     return {(file, name): shapes for file, name, shapes in json.loads(output)}
 
 

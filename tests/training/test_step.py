@@ -433,18 +433,3 @@ def test_the_target_shares_the_embedding_if_only_layers_are_averaged():
         lambda t, p: np.abs(t - p).max(), state.target, state.params['encoder']
     )
     assert moved['layer_0']['ffn']['up']['kernel'] > 0
-
-
-@pytest.mark.slow
-def test_without_ema_a_regularizer_replaces_the_target():
-    latent = dict(
-        momentum=None,
-        stop_gradient=False,
-        distance='mse',
-        regularizer=dict(name='sigreg', weight=0.1, directions=8),
-    )
-    run = setup('hybrid', latent=latent)
-    state = run.create()
-    assert state.target is None
-    after, metrics = run.step(state, batch_of(run.objective))
-    assert np.isfinite(metrics['train/loss']) and metrics['jepa/sigreg'] > 0
