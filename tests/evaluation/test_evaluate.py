@@ -80,6 +80,7 @@ def test_a_repeated_evaluation_trains_nothing(place, done, monkeypatch, capsys):
     assert wider['lines'] == done['lines']
 
 
+@pytest.mark.slow
 def test_the_rate_is_selected_on_validation_and_files_are_written(place, done):
     (one,) = done['chosen']
     values = {1e-3: [], 3e-3: []}
@@ -278,6 +279,7 @@ def test_tasks_that_cannot_be_learned_raise_before_training(place):
     assert not (place / 'same' / 'results').exists()
 
 
+@pytest.mark.slow
 def test_failed_members_are_reported_and_others_are_written(place, monkeypatch):
     both = [*config(place)['tasks'], config(place)['tasks'][0] | {'title': 'odd'}]
     given = config(place, tasks=both, learning_rates=(1e-3,), seeds=1)

@@ -92,12 +92,14 @@ def test_glue_by_name(made):
     assert made['mismatched'][1] == [8, None, 6]
 
 
+@pytest.mark.slow
 def test_squad_by_name_and_by_path(made):
     commit = hub_server.commit('rajpurkar/squad', 'main')
     assert made['squad'] == [commit, [6, None, 6], ['Where?', "[(9, 'Oslo')]"]]
     assert made['own'] == made['squad']
 
 
+@pytest.mark.slow
 def test_a_set_of_several_repositories_records_all_commits(made):
     parts = ('BeIR/nq', 'BeIR/nq-qrels', 'hgissbkh/msmarco-pairs')
     commits = ' '.join(hub_server.commit(name, 'main') for name in parts)

@@ -10,7 +10,7 @@ import hf_cases
 import jax
 import numpy as np
 import pytest
-from hf_cases import CASES
+from hf_cases import CASES, ENCODERS
 from numpy.testing import assert_allclose, assert_array_equal
 from test_hf_import import check_logits, tensors_of, their_logits
 
@@ -64,7 +64,13 @@ def config_of(folder):
     return json.loads((folder / 'config.json').read_text())
 
 
-@pytest.mark.parametrize('case', EXPORTED)
+@pytest.mark.parametrize(
+    'case',
+    [
+        pytest.param(case, marks=[pytest.mark.slow] * (case not in ENCODERS))
+        for case in EXPORTED
+    ],
+)
 def test_imported_models_are_exported_exactly(tmp_path, case):
     model, source = imported(tmp_path, case)
     found = export.write(model, tmp_path / 'out')

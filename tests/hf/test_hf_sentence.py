@@ -49,6 +49,7 @@ def with_template(folder):
     (folder / 'tokenizer_config.json').write_text(json.dumps(config))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('pool', ['mean', 'cls', 'max', 'last', 'position'])
 def test_the_exported_pooling_is_read_back(tmp_path, pool):
     model = dataclasses.replace(trained(), pool=pool)

@@ -560,8 +560,10 @@ def layer(name, policy=None, **options):
     [
         # Matrix products of the program: forward, and those of the backward pass.
         ('blockwise', {}, 2 + 6),
-        ('pallas', dict(interpret=True), None),
-        ('splash', dict(interpret=True), None),
+        *(
+            pytest.param(name, dict(interpret=True), None, marks=pytest.mark.slow)
+            for name in ('pallas', 'splash')
+        ),
     ],
 )
 def test_rematerialization_does_not_recompute_attention(name, options, products):

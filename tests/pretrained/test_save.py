@@ -103,7 +103,13 @@ def said(model):
     ]
 
 
-@pytest.mark.parametrize('name', MODELS)
+@pytest.mark.parametrize(
+    'name',
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name == 'labels'))
+        for name in MODELS
+    ],
+)
 def test_a_saved_model_is_loaded_to_the_bit(name, tmp_path):
     model = MODELS[name](tmp_path)
     model.save(tmp_path / 'one')

@@ -61,10 +61,12 @@ def reproduce(apply):
     return [word == 'True' for word in done.stdout.split()]
 
 
+@pytest.mark.slow
 def test_known_wrong_sums_are_right_with_the_flag():
     assert reproduce(apply=True) == [True, True]
 
 
+@pytest.mark.slow
 @only_where_known
 def test_known_wrong_sums_are_wrong_without_the_flag():
     # A jaxlib without the bug must be removed from the table.

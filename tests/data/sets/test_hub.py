@@ -137,6 +137,7 @@ def test_a_revision_is_a_name_or_a_commit(results):
         assert found[2] == ['old', 'old']
 
 
+@pytest.mark.slow
 def test_only_one_format_is_downloaded_without_a_card(results):
     assert results[0]['lab/plain'][1] == {
         'train': ['data/train.jsonl'],
@@ -149,6 +150,7 @@ def test_only_one_format_is_downloaded_without_a_card(results):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('name', 'kind', 'words'), ERRORS)
 def test_errors_are_clear(results, name, kind, words):
     assert results[0][name][0] == kind and words in results[0][name][1]

@@ -172,12 +172,14 @@ def test_compressed_lines_are_read(results):
     assert results[0]['dev'][2] == sentences(5) + wanted
 
 
+@pytest.mark.slow
 def test_tables_are_streamed(results):
     _, rows, units, count = results[0]['tables']
     assert units == sentences(10, 2000) + sentences(11, 15_000) and count == 2
     assert rows[0] == {'text': units[0]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['train.1.jsonl', 'b.tsv'])
 def test_interrupted_connections_resume(results, name):
     _, asked, _ = results
@@ -187,6 +189,7 @@ def test_interrupted_connections_resume(results, name):
     assert before > 0 and int(after.rpartition(' ')[2]) >= before
 
 
+@pytest.mark.slow
 def test_only_cards_are_downloaded(results):
     kept = [
         path for path in results[2].rglob('*') if path.is_file() and not path.is_symlink()
@@ -196,6 +199,7 @@ def test_only_cards_are_downloaded(results):
     assert sum(path.stat().st_size for path in kept) < 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ('what', 'kind', 'words'),
     [
