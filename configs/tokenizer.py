@@ -1,6 +1,6 @@
 r"""Training of a tokenizer on a corpus, with measurements of its fit.
 
-    jepa-text tokenizer tokenizer:bpe,vocab_size=32768,text=texts/ \
+    jepa-text tokenizer tokenizer:vocab_size=32768,text=texts/ \
       --workdir=runs/tokenizer
 
 The text is a folder of .txt files, or a .txt, .jsonl, .parquet,
@@ -14,16 +14,12 @@ An existing tokenizer is measured, and missing special tokens are added:
     --config.tokenizer=hf:answerdotai/ModernBERT-base --config.compare="('bundled',)"
 """
 
-from typing import Literal
-
 from ml_collections import ConfigDict
 
 from jepa_text.data import sources
 
 
-def get_config(
-    kind: Literal['bpe', 'unigram'] = 'bpe', *, vocab_size=32768, text='bundled'
-):
-    """Returns the config of a tokenizer of a text."""
+def get_config(*, vocab_size=32768, text='bundled'):
+    """Returns the config of a tokenizer of a text: byte-level BPE."""
     source = dict(name='bundled') if text == 'bundled' else sources.section_of(text)
-    return ConfigDict(dict(source=source, train=dict(kind=kind, vocab_size=vocab_size)))
+    return ConfigDict(dict(source=source, train=dict(vocab_size=vocab_size)))

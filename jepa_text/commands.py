@@ -62,7 +62,7 @@ COMMANDS = {
         'train a tokenizer on a corpus, or adapt an existing one',
         'jepa_text.training.tokenizer:run',
         'jepa_text.training.tokenizer',
-        'tokenizer:bpe,vocab_size=2048 --workdir=runs/tokenizer-2048',
+        'tokenizer:vocab_size=2048 --workdir=runs/tokenizer-2048',
     ),
     'prepare': Command(
         'tokenize a corpus and pack it into rows; `train` does so by itself',

@@ -128,7 +128,7 @@ def _text_counts(task, results):
     counts = {row['count'] for row in rows}
     numbers = ' or '.join(f'{count:,}' for count in sorted(counts))
     return (
-        f'Measured on {numbers} unique texts. Ranks, dimension and hubness depend on the '
+        f'Measured on {numbers} unique texts. Ranks and dimension depend on the '
         'number of texts: compare them only between equal numbers.'
     )
 

@@ -105,35 +105,10 @@ class Clean:
         '', "Unicode normalization: '' for none, 'NFC' or 'NFKC'", choices=NORMALIZATIONS
     )
     min_chars: int = schema.field(0, 'minimum length of a document', minimum=0)
-    max_chars: int = schema.field(
-        0, 'maximum length of a document; 0 for no limit', minimum=0
-    )
     exact_duplicates: bool = schema.field(False, 'drop exact duplicates')
     decontaminate: tuple[EvaluationSet, ...] = schema.field(
         (), 'sets whose texts must not be trained on, as dict(path=...)'
     )
-    overlap_words: int = schema.field(
-        13,
-        'consecutive words shared with such a set that contaminate a document',
-        minimum=2,
-        maximum=64,
-    )
-    min_overlap_words: int = schema.field(
-        8, 'minimum words of a shorter text of such a set to search for', minimum=1
-    )
-
-    def __post_init__(self):
-        """Raises ValueError if settings contradict each other."""
-        if self.max_chars and self.max_chars < self.min_chars:
-            raise ValueError(
-                f'clean.max_chars={self.max_chars} is less than clean.min_chars='
-                f'{self.min_chars}: no document has such a length. 0 means no limit.'
-            )
-        if self.min_overlap_words > self.overlap_words:
-            raise ValueError(
-                f'clean.min_overlap_words={self.min_overlap_words} must be at most '
-                f'clean.overlap_words={self.overlap_words}.'
-            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

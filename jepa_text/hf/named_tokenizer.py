@@ -5,7 +5,7 @@ tokenizer.json, or a folder with one  used unchanged
 hf:NAME[@REVISION]                    of a model on the Hub, or of a folder
 x.model                               SentencePiece (data/tokenizers/formats.py)
 init_from                             of the model that the run starts from
-bpe:8192, unigram:8192                trained on the texts first (training/prepare.py)
+bpe:8192                              trained on the texts first (training/prepare.py)
 
 Special tokens that a tokenizer lacks are added (data/tokenizers/roles.py), except to a
 tokenizer.json that is given as a file: it must already have them.
@@ -22,7 +22,7 @@ from jepa_text.hf import adapt, files
 
 FILE = 'tokenizer.json'
 BUNDLED, START = 'bundled', 'init_from'
-TRAINED = re.compile(r'(bpe|unigram):(\d+)')  # kind and size of the vocabulary
+TRAINED = re.compile(r'bpe:(\d+)')  # the size of the vocabulary
 
 
 @dataclasses.dataclass(frozen=True)

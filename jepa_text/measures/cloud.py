@@ -16,8 +16,7 @@ error is that of a mean of that many samples, std(kernel) / sqrt(pairs).
 Neighbors: searched among exactly BLOCK rows at a time, for at most NEIGHBOR_ROWS rows.
 The distance to the nearest row depends on the number of rows, so measures of neighbors
 are comparable between two clouds if both have at least BLOCK rows. Below that, and for
-ranks at any size, only clouds of the same number of rows are comparable: the hubness of
-one distribution is 1.4 at 200 rows and 3.3 at 2,048.
+ranks at any size, only clouds of the same number of rows are comparable.
 """
 
 import dataclasses
@@ -202,7 +201,8 @@ class Cloud:
     def pairs(self):
         """The `Pairs`, from one pass over the products of unit rows within each block."""
         sums = np.zeros(5)
-        for index_M, square_MM in zip(self.blocks, self.unit_distances()):
+        for index_M in self.blocks:
+            square_MM = squared_distances(self.unit(index_M))
             kernel_MM = np.exp(-2 * square_MM)
             np.fill_diagonal(kernel_MM, 0.0)  # a row does not pair with itself
             size = len(index_M)
@@ -218,19 +218,6 @@ class Cloud:
                 same / same_count if same_count else np.nan,
                 other / (count - same_count) if count > same_count > 0 else np.nan,
             )
-
-    def unit_distances(self):
-        """Yields squared distances of unit rows, block by block; do not modify them."""
-        if len(self.blocks) == 1:
-            yield from self.near_distances
-            return
-        for index_M in self.blocks:
-            yield squared_distances(self.unit(index_M))
-
-    @functools.cached_property
-    def near_distances(self):
-        """The squared distances of unit rows in `neighbor_blocks`."""
-        return [squared_distances(self.unit(index_M)) for index_M in self.neighbor_blocks]
 
     @functools.cached_property
     def neighbor_blocks(self):

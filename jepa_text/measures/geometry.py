@@ -190,18 +190,15 @@ METRICS = {
     'participation_ratio': participation_ratio,
     'spectral_entropy': spectral_entropy,
     'intrinsic_dimension': neighbors.intrinsic_dimension,
-    'hubness': neighbors.hubness,
 }
 
 
 # Fewer rows than these give values that say nothing about them: any two rows have one
-# direction in common after centering, and among at most 11 rows each is a neighbor of
-# all. Of other measures: 3.
+# direction in common after centering. Of other measures: 3.
 NEEDED_ROWS = {
     'uniformity': 2,
     'mean_cosine': 2,
     'intrinsic_dimension': 4,
-    'hubness': neighbors.HUB_NEIGHBORS + 2,
 }
 
 

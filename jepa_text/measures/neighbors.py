@@ -1,4 +1,4 @@
-"""Measures of nearest neighbors: intrinsic dimension and hubness.
+"""The intrinsic dimension, from distances to nearest neighbors.
 
 Neighbors are searched among `cloud.BLOCK` rows at a time, and the value is the mean over
 such blocks. Two clouds are comparable if both have at least that many rows, or the same
@@ -6,11 +6,8 @@ number.
 """
 
 import numpy as np
-import scipy
 
 from jepa_text.measures import cloud
-
-HUB_NEIGHBORS = 10
 
 
 def intrinsic_dimension(rows):
@@ -27,29 +24,6 @@ def intrinsic_dimension(rows):
     rows = cloud.as_cloud(rows).require_pairs('The intrinsic dimension')
     logs = [_log_ratio(rows.rows_ND[index_M]) for index_M in rows.neighbor_blocks]
     return float(np.mean([_two_nn(log_M) for log_M in logs]))
-
-
-def hubness(rows):
-    """Returns the skewness of how often a row is among the others' 10 nearest neighbors.
-
-    Neighbors by cosine (Radovanovic et al. 2010). 0 if all rows are neighbors equally
-    often; above 1, a few are neighbors of many.
-
-    >>> hubness(np.eye(4))
-    0.0
-    """
-    rows = cloud.as_cloud(rows).require_pairs('Hubness')
-    skews = []
-    for index_M, square_MM in zip(rows.neighbor_blocks, rows.near_distances):
-        if not square_MM.any():
-            return 0.0  # all rows have the same direction
-        square_MM = square_MM.copy()
-        np.fill_diagonal(square_MM, np.inf)
-        count = min(HUB_NEIGHBORS, len(index_M) - 1)
-        nearest_MK = np.argpartition(square_MM, count - 1, axis=1)[:, :count]
-        counts_M = np.bincount(nearest_MK.ravel(), minlength=len(index_M))
-        skews.append(scipy.stats.skew(counts_M) if np.ptp(counts_M) else 0.0)
-    return float(np.mean(skews))
 
 
 def _log_ratio(rows_MD):

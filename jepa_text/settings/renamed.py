@@ -1,6 +1,10 @@
 """Keys and values of earlier versions, refused with what to write instead."""
 
-CLEANING = ('quality', 'stop_words', 'bad_words', 'repeated_spans', 'near_duplicates')
+CLEANING = (
+    *('quality', 'stop_words', 'bad_words', 'repeated_spans', 'near_duplicates'),
+    *('permutations', 'ngram', 'max_chars'),
+)
+OVERLAP = 'it was removed: 13 shared words contaminate a document'
 DATATROVE = 'it was removed: clean the texts with datatrove, see docs/guides/cleaning.md'
 SPANS = ('ignore_spaces', 'skip_unmatched', 'no_answer')
 # Lengths in schedules; below 1, the old key was a fraction.
@@ -22,8 +26,6 @@ MOVED = {
     'checkpoint.keep_at': 'keep_at_steps',
     'watchdog.pause': 'pause_seconds',
     'plan.price': 'dollars_per_chip_hour',
-    'clean.overlap': 'overlap_words',
-    'clean.min_overlap': 'min_overlap_words',
     'finetuning.warmup': 'warmup_fraction',
     **dict.fromkeys(('.warmup', 'cases.warmup'), 'warmup_steps'),
 }
@@ -61,7 +63,9 @@ INSTEAD = {
     'latent.distance=prototypes': "it was removed: use distance='info_nce'",
     'latent.prototypes': 'it was removed, as was that distance: leave it out',
     'latent.teacher_temperature': 'it was removed, as was that distance: leave it out',
-    **{f'clean.{key}': DATATROVE for key in (*CLEANING, 'permutations', 'ngram')},
+    **{f'clean.{key}': DATATROVE for key in CLEANING},
+    **{f'clean.{key}': OVERLAP for key in ('overlap', 'overlap_words')},
+    **{f'clean.{key}': OVERLAP for key in ('min_overlap', 'min_overlap_words')},
     'prepare.bad_documents': 'it was removed: bad documents are skipped and counted',
     '.bad_documents': 'it was removed: bad documents are skipped and counted',
     'data.threads': 'it was removed: one thread reads rows fastest',
@@ -69,7 +73,10 @@ INSTEAD = {
     '.pattern': 'it was removed: give a tokenizer.json as config.tokenizer',
     'clean.contaminated': 'it was removed: contaminated documents are dropped',
     'source.columns': 'it was removed: only the text is read',
-    'train.kind=wordpiece': 'it was removed: give an existing one as config.tokenizer',
+    'train.kind': 'it was removed: BPE is trained; give others as config.tokenizer',
+    **dict.fromkeys(
+        ('train.min_frequency', 'train.reserved'), 'it was removed: leave it out'
+    ),
     'train.lowercase': 'it was removed, as was wordpiece: leave it out',
     'train.alphabet': 'it was removed, as was wordpiece: leave it out',
     '.chosen_from': 'it was removed: give learning_rate, from summary.json',

@@ -85,9 +85,8 @@ def _opened(name, texts, folder, source, is_brief):
         return named_tokenizer.opened(name, source)
     from jepa_text.training import tokenizer
 
-    kind, size = trained.groups()
     place = f'{str(folder).rstrip("/")}-tokenizer'
-    train = {'kind': kind, 'vocab_size': int(size)}
+    train = {'vocab_size': int(trained[1])}
     tokenizer.run({'source': texts, 'train': train}, place, is_brief)
     opened = named_tokenizer.opened(f'{place}/{named_tokenizer.FILE}')
     return dataclasses.replace(opened, name=name)

@@ -303,7 +303,7 @@ def tokenizer_of(config, vocab_size=None):
     if named_tokenizer.exists(wanted):
         return named_tokenizer.opened(wanted, config.get('init_from')).tokenizer
     if to_train := named_tokenizer.TRAINED.fullmatch(wanted):
-        vocab_size = int(to_train[2])
+        vocab_size = int(to_train[1])
     if vocab_size:
         bundled = tokenizers.load(tokenizers.BUNDLED)
         return dataclasses.replace(bundled, vocab_size=vocab_size)

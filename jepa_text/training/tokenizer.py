@@ -28,15 +28,8 @@ MIN_HELDOUT_BYTES = 10_000  # fewer bytes of held-out text are not representativ
 class Training:
     """The section `train`."""
 
-    kind: str = field('bpe', 'kind of model', choices=tuple(training.KINDS))
     vocab_size: int = field(
         32768, 'number of entries, including special tokens', minimum=1
-    )
-    min_frequency: int = field(
-        2, 'occurrences of a pair to merge it; not for unigram', minimum=1
-    )
-    reserved: int = field(
-        training.RESERVED, 'number of special tokens for later use', minimum=0
     )
 
 
@@ -193,9 +186,7 @@ def _check_sample(sample, parsed, left_out):
 
 def _training_notes(tokenizer, sample, train):
     """Returns notes on how a tokenizer was trained, one line each."""
-    notes = [
-        f'trained {train.kind} on {sample.bytes:,} bytes, {sample.documents:,} documents'
-    ]
+    notes = [f'trained bpe on {sample.bytes:,} bytes, {sample.documents:,} documents']
     if sample.share < 1:
         notes.append(f'a sample of {sample.share:.3g} of the documents, by their hash')
     if not sample.is_all:

@@ -171,7 +171,7 @@ def test_changed_settings_are_reported(make, corpus, tmp_path):
     assert changed(row_length=32, source={'name': asked['source']['name']}) == []
     assert changed(tokenizer='') == changed(tokenizer='init_from') == []
     assert changed(row_length=64) == ['row_length was 32 and is now 64']
-    assert changed(clean={'max_chars': 0}) == []
+    assert changed(clean={'min_chars': 0}) == []
     assert changed(clean={'min_chars': 5, 'normalize': 'NFC'}) == [
         "clean.normalize was '' and is now 'NFC'",
         'clean.min_chars was 0 and is now 5',

@@ -30,9 +30,9 @@ KINDS = ('bpe', 'wordpiece', 'unigram')
 
 
 def tokenizer_of(kind):
-    if kind == 'wordpiece':
-        return foreign_tokenizers.trained_wordpiece(TEXTS * 3)
-    return training.train(TEXTS * 3, 700, kind)
+    if kind == 'bpe':
+        return training.train(TEXTS * 3, 700)
+    return getattr(foreign_tokenizers, f'trained_{kind}')(TEXTS * 3)
 
 
 def read_by_others(folder, tokenizer, family):

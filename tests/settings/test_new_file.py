@@ -109,7 +109,7 @@ def test_adapting_trains(folder, tmp_path, capsys):
         # As written before 0.2.
         ('pretrain:jepa_mlm,610m', "'610m' has no key; write size=610m"),
         ('cpt:runs/a,20,mlm,toy', "'20' has no key; write steps=20"),
-        ('tokenizer:bpe,32768', "'32768' has no key; write vocab_size=32768"),
+        ('tokenizer:32768', "'32768' has no key; write vocab_size=32768"),
         ('benchmark:batch,16,32', "'16' has no key; write values=16"),
         ('finetune:model=a,task=b,small', "'small' has no key.*Available: size"),
         ('evaluate:a,b', "'a' has no key; write models=a"),

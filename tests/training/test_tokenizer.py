@@ -1,4 +1,4 @@
-"""The command `jepa-text tokenizer`: trained and converted tokenizers, and the report."""
+"""The command `jepa-text tokenizer`: trained and imported tokenizers, and the report."""
 
 import json
 from pathlib import Path
@@ -38,14 +38,11 @@ def report(workdir):
     return json.loads((workdir / 'report.json').read_text(encoding='utf-8'))
 
 
-@pytest.mark.parametrize('kind', list(training.KINDS))
-def test_a_folder_of_text_becomes_a_tokenizer(kind, texts, tmp_path, capsys):
+def test_a_folder_of_text_becomes_a_tokenizer(texts, tmp_path, capsys):
     out = tmp_path / 'out'
     every = f"--config.source={{'name': 'text', 'path': '{texts}', 'heldout_every': 5}}"
-    assert (
-        tokenize(out, f'{kind},vocab_size=400', every, "--config.compare=('bundled',)")
-        == 0
-    )
+    compare = "--config.compare=('bundled',)"
+    assert tokenize(out, 'vocab_size=400', every, compare) == 0
     made, said = tokenizers.load(out), report(out)
     assert made.vocab_size <= 400 and said['fingerprint'] == made.fingerprint
     assert sorted(p.name for p in out.iterdir()) == [
@@ -66,32 +63,32 @@ def test_a_folder_of_text_becomes_a_tokenizer(kind, texts, tmp_path, capsys):
     ):
         assert line in printed
     assert f'{ours["fertility"]["bytes_per_token"]:.3f}' in printed
-    assert f'trained {kind} on' in printed
+    assert 'trained bpe on' in printed
 
 
 def test_the_same_command_again_prints_the_same(texts, tmp_path, capsys):
     out = tmp_path / 'out'
-    assert tokenize(out, f'bpe,vocab_size=400,text={texts}') == 0
+    assert tokenize(out, f'vocab_size=400,text={texts}') == 0
     first, when = (
         capsys.readouterr().out.splitlines(),
         (out / 'report.json').stat().st_mtime_ns,
     )
-    assert tokenize(out, f'bpe,vocab_size=400,text={texts}') == 0
+    assert tokenize(out, f'vocab_size=400,text={texts}') == 0
     assert first[0].startswith('training on ')
     assert capsys.readouterr().out.splitlines() == first[1:]
     assert (out / 'report.json').stat().st_mtime_ns == when
-    assert tokenize(out, f'bpe,vocab_size=401,text={texts}') != 0
+    assert tokenize(out, f'vocab_size=401,text={texts}') != 0
     assert 'contains a tokenizer with other settings' in capsys.readouterr().err
-    assert tokenize(texts, f'bpe,vocab_size=400,text={texts}') != 0
+    assert tokenize(texts, f'vocab_size=400,text={texts}') != 0
     assert 'something other than a tokenizer' in capsys.readouterr().err
     (out / 'report.json').write_text('{')
-    assert tokenize(out, f'bpe,vocab_size=400,text={texts}') == exits.USAGE
+    assert tokenize(out, f'vocab_size=400,text={texts}') == exits.USAGE
     assert 'report.json is damaged' in capsys.readouterr().err
 
 
 def test_the_report_mentions_sampling(texts, tmp_path, capsys):
     sizes = ['--config.sample.bytes=2000', '--config.sample.read_bytes=4000']
-    assert tokenize(tmp_path / 'out', f'bpe,vocab_size=400,text={texts}', *sizes) == 0
+    assert tokenize(tmp_path / 'out', f'vocab_size=400,text={texts}', *sizes) == 0
     printed = capsys.readouterr().out
     found = report(tmp_path / 'out')['trained_on']
     assert found['bytes'] <= 2000 and not found['is_all'] and found['share'] < 1
@@ -101,7 +98,7 @@ def test_the_report_mentions_sampling(texts, tmp_path, capsys):
 
 def test_invalid_documents_are_skipped(texts, tmp_path, capsys):
     (texts / 'three.txt').write_bytes(b'caf\xe9\n\na \0')
-    assert tokenize(tmp_path / 'out', f'bpe,vocab_size=400,text={texts}') == 0
+    assert tokenize(tmp_path / 'out', f'vocab_size=400,text={texts}') == 0
     lines = [
         'documents left out: 1 bad: a NUL in it, 1 bad: not UTF-8',
         f'bad: a NUL in it, such as {texts}/three.txt, document 2',
@@ -112,7 +109,7 @@ def test_invalid_documents_are_skipped(texts, tmp_path, capsys):
     assert all(said.count(line) == 1 for line in lines)
     for name in ('one', 'two'):
         (texts / f'{name}.txt').unlink()
-    assert tokenize(tmp_path / 'none', f'bpe,vocab_size=400,text={texts}') == exits.USAGE
+    assert tokenize(tmp_path / 'none', f'vocab_size=400,text={texts}') == exits.USAGE
     assert 'no text for a tokenizer' in (told := capsys.readouterr().err)
     assert lines[0] in told
 
@@ -120,7 +117,7 @@ def test_invalid_documents_are_skipped(texts, tmp_path, capsys):
 def test_missing_held_out_text_is_reported(texts, tmp_path, capsys):
     (texts / 'two.txt').unlink()
     (texts / 'one.txt').write_text(WORDS)
-    assert tokenize(tmp_path / 'out', f'bpe,vocab_size=400,text={texts}') == 0
+    assert tokenize(tmp_path / 'out', f'vocab_size=400,text={texts}') == 0
     assert (
         'Measured on the text that it was trained on (as only 0 bytes are held out): 1 '
         in capsys.readouterr().out
@@ -147,21 +144,9 @@ def test_an_existing_tokenizer_is_completed_and_measured(texts, tmp_path, capsys
 
 def test_a_workdir_named_as_what_it_is_compared_with_is_measured(texts, tmp_path):
     out, compare = tmp_path / 'bundled', "--config.compare=('bundled',)"
-    assert tokenize(out, f'bpe,vocab_size=300,text={texts}', compare) == 0
+    assert tokenize(out, f'vocab_size=300,text={texts}', compare) == 0
     sizes = {k: one['vocab_size'] for k, one in report(out)['tokenizers'].items()}
     assert sizes == {str(out / 'tokenizer.json'): 300, 'bundled': 2048}
-
-
-@pytest.mark.peer
-def test_a_sentencepiece_model_becomes_a_tokenizer(texts, tmp_path, capsys):
-    path, out = tmp_path / 'their.model', tmp_path / 'out'
-    foreign_tokenizers.sentencepiece(path)
-    assert tokenize(out, f'text={texts}', f'--config.tokenizer={path}') == 0
-    printed, made = capsys.readouterr().out, tokenizers.load(out)
-    assert 'SentencePiece, unigram, 14 pieces' in printed
-    assert 'pad: <pad> is the reserved token <unused0>, id 3' in printed
-    assert (made.bos_id, made.eos_id, made.pad_id, made.mask_id) == (1, 2, 3, 14)
-    assert not set(made.special_ids) & set(made.encode('the <mask> <pad> </s>')) - {0}
 
 
 def ask(address, cache, workdir, name, **more):
@@ -225,25 +210,16 @@ def test_errors_are_reported_and_leave_no_files(texts, tmp_path, capsys):
     ).read_text()
     cut.write_text(whole[: len(whole) // 2])
     cases = [
-        ([f'bpe,vocab_size=400,text={empty}'], 'The corpus has no text for a tokenizer'),
-        ([f'bpe,vocab_size=400,text={tmp_path}/none'], str(tmp_path / 'none')),
+        ([f'vocab_size=400,text={empty}'], 'The corpus has no text for a tokenizer'),
+        ([f'vocab_size=400,text={tmp_path}/none'], str(tmp_path / 'none')),
         (
-            [f'bpe,vocab_size=100,text={texts}'],
+            [f'vocab_size=100,text={texts}'],
             'vocab_size 100 is too small: 256 bytes and 8 special',
         ),
-        ([f'unigram,vocab_size=100,text={texts}'], 'vocab_size 100 is too small'),
         ([f'text={texts}', '--config.train.kind=wordpiece'], 'it was removed'),
-        (
-            [f'text={texts}', '--config.train.kind=bpa'],
-            "train.kind='bpa'. Did you mean 'bpe'?",
-        ),
         ([f'text={texts}', '--config.train.vocab_size=0'], 'train.vocab_size=0'),
         ([f'text={texts}', f'--config.tokenizer={cut}'], 'it is not JSON in UTF-8'),
         ([f'text={texts}', '--config.tokenizer=none.json'], 'No tokenizer at none.json'),
-        (
-            [f'text={texts}', '--config.tokenizer=none.model'],
-            'none.model: this file does not exist. Give the',
-        ),
         ([f'text={texts}', '--config.tokenizer=https://a/b'], 'is an address'),
         ([f'text={texts}', '--config.tokenizer=hf:https://a'], 'is an address'),
         (
@@ -259,11 +235,11 @@ def test_errors_are_reported_and_leave_no_files(texts, tmp_path, capsys):
         assert sorted(p.name for p in tmp_path.iterdir()) == before
 
 
-def test_the_config_file_takes_kind_size_and_text():
+def test_the_config_file_takes_size_and_text():
     get_config = config_file.shared('tokenizer').get_config
     assert get_config().source.name == 'bundled'
-    config = get_config('unigram', vocab_size=2048, text='a/b.jsonl.gz')
-    assert config.train.to_dict() == {'kind': 'unigram', 'vocab_size': 2048}
+    config = get_config(vocab_size=2048, text='a/b.jsonl.gz')
+    assert config.train.to_dict() == {'vocab_size': 2048}
     assert config.source.to_dict() == {'name': 'jsonl', 'path': 'a/b.jsonl.gz'}
     assert get_config(text='texts/').source.to_dict() == {
         'name': 'text',

@@ -19,6 +19,8 @@ import unicodedata
 from jepa_text.data.cleaning.words import Phrases, folded
 from jepa_text.data.sets import tables
 
+SHORTEST, LONGEST = 8, 13  # words of a shared phrase
+
 
 @dataclasses.dataclass(frozen=True)
 class SetSummary:
@@ -42,9 +44,8 @@ class Cleaner:
         """Raises ValueError for a set without a text that is long enough to be searched
         for, and what tables.read raises."""
         self.config = config
-        read = [_read(one, config.min_overlap_words) for one in config.decontaminate]
-        texts = [texts for texts, _ in read]
-        self._phrases = Phrases(texts, config.min_overlap_words, config.overlap_words)
+        read = list(map(_read, config.decontaminate))
+        self._phrases = Phrases([texts for texts, _ in read], SHORTEST, LONGEST)
         self.sets = ()
         for one, (texts, files), short in zip(
             config.decontaminate, read, self._phrases.short, strict=True
@@ -52,9 +53,8 @@ class Cleaner:
             if len(texts) == short:
                 raise ValueError(
                     f'clean.decontaminate: none of the {short:,} texts of {one.path} '
-                    f'({", ".join(files) or "no file"}) has {config.min_overlap_words} '
-                    'words or more. Name the `fields` that contain text, or lower '
-                    'clean.min_overlap_words.'
+                    f'({", ".join(files) or "no file"}) has {SHORTEST} words or more. '
+                    'Name the `fields` that contain text.'
                 )
             name = one.name or tables.stem(one.path)
             self.sets += (SetSummary(name, files, len(texts), short),)
@@ -66,17 +66,14 @@ class Cleaner:
             text = unicodedata.normalize(config.normalize, text)
         if len(text) < config.min_chars:
             return None, 'too short'
-        if config.max_chars and len(text) > config.max_chars:
-            return None, 'too long'
         number = self._phrases.find(text)
         if number is not None:
             return None, f'contaminated: {self.sets[number].name}'
         return text, ''
 
 
-def _read(evaluation_set, shortest):
-    """Returns the texts of a set and the names of its files; for `shortest`, see
-    `_strings`.
+def _read(evaluation_set):
+    """Returns the texts of a set and the names of its files.
 
     Of a set with several splits, the validation and test splits are read, otherwise all.
     """
@@ -84,7 +81,7 @@ def _read(evaluation_set, shortest):
     tested = [name for name in by_split if name in (*tables.VALIDATION, *tables.TEST)]
     files = [file for split in tested or by_split for file in by_split[split]]
     values = (value for file in files for value in _values(file, evaluation_set.fields))
-    texts = [text for value in values for text in _strings(value, shortest)]
+    texts = [text for value in values for text in _strings(value)]
     return texts, tuple(file.name for file in files)
 
 
@@ -95,17 +92,17 @@ def _values(file, fields):
     return itertools.chain.from_iterable(columns)
 
 
-def _strings(value, shortest):
+def _strings(value):
     """Yields all strings in nested lists and dicts. Strings of a list that all have fewer
-    than `shortest` words, such as the words of a sentence, are joined."""
+    than SHORTEST words, such as the words of a sentence, are joined."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for inner in value.values():
-            yield from _strings(inner, shortest)
+            yield from _strings(inner)
     elif isinstance(value, list | tuple):
         is_text = all(isinstance(inner, str) for inner in value)
-        if is_text and all(len([*folded(inner)]) < shortest for inner in value):
+        if is_text and all(len([*folded(inner)]) < SHORTEST for inner in value):
             value = [' '.join(value)] if value else []
         for inner in value:
-            yield from _strings(inner, shortest)
+            yield from _strings(inner)

@@ -175,7 +175,7 @@ def read(path):
     if not path.is_file():
         raise FileNotFoundError(
             f"No tokenizer at {path}. Give the path of a tokenizer.json, 'bundled' or "
-            'hf:NAME, or train one: jepa-text tokenizer tokenizer:bpe,text=texts/ '
+            'hf:NAME, or train one: jepa-text tokenizer tokenizer:text=texts/ '
             '--workdir=tokenizer. Other formats: '
             'AutoTokenizer.from_pretrained(X).save_pretrained(X) of transformers writes '
             'a tokenizer.json.'

@@ -1,7 +1,5 @@
-"""Tokenizer training: byte-level BPE or byte-level Unigram.
-
-    bpe         merges the most frequent pairs; lossless for any text
-    unigram     uses the pieces that make the text likeliest; lossless for any text
+"""Tokenizer training: byte-level BPE, which merges the most frequent pairs of tokens and
+is lossless for any text.
 
 The bundled tokenizer, `jepa_text/data/bundled/tokenizer.json`, was made by
 
@@ -9,11 +7,7 @@ The bundled tokenizer, `jepa_text/data/bundled/tokenizer.json`, was made by
     training.train(texts, vocab_size=2048).save(tokenizers.BUNDLED)
 
 It has 3.18 bytes of held-out text per token (4096 entries: 3.64, with twice the
-embedding). The same texts give the same tokenizer, in any order. The `tokenizers` library
-guarantees this only for BPE. For Unigram its scores differ in the last
-digits, as threads add them up in any order, and so do those of bytes that do not occur,
-so they are rounded and sorted here; if this changes how a score is rounded, or which of
-two pieces is kept, two runs can still differ.
+embedding). The same texts give the same tokenizer, in any order.
 """
 
 import json
@@ -23,46 +17,25 @@ import tokenizers as backend_library
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from jepa_text.data import tokenizers
-from jepa_text.data.tokenizers import roles
-from jepa_text.settings import resolve
 
 ROLES = ('<pad>', '<bos>', '<eos>', '<mask>')
-RESERVED = 4
-DIGITS = 6
+SPECIAL = (*ROLES, *(f'<reserved_{number}>' for number in range(4)))  # by their ids
 PIECE = 65_536  # characters
-KINDS = {
-    'bpe': (models.BPE, trainers.BpeTrainer),
-    'unigram': (models.Unigram, trainers.UnigramTrainer),
-}
 CUT = re.compile(r'(?<=\S)(?=\s)')
 
 
-def train(
-    texts,
-    vocab_size,
-    kind='bpe',
-    *,
-    min_frequency=2,
-    reserved=RESERVED,
-):
-    """Returns a Tokenizer of `vocab_size` entries, specials included.
+def train(texts, vocab_size):
+    """Returns a Tokenizer of `vocab_size` entries, SPECIAL included, of any iterable.
 
-    texts           any iterable
-    min_frequency   minimum frequency of a pair to be merged ('bpe')
-    reserved        number of special tokens for later use
-
-    It has fewer entries if the texts have no more pairs. Raises ValueError for an unknown
-    kind, a too small vocab_size, and if there is no text.
+    It has fewer entries if the texts have no more pairs that occur twice. Raises
+    ValueError for a too small vocab_size, and if there is no text.
     """
-    resolve.check_choice('kind', kind, KINDS)
-    specials = specials_of(reserved)
-    if vocab_size < 256 + len(specials):
+    if vocab_size < 256 + len(SPECIAL):
         raise ValueError(
-            f'vocab_size {vocab_size} is too small: 256 bytes and {len(specials)} '
-            f'special tokens need {256 + len(specials)}. Use 2048 or more.'
+            f'vocab_size {vocab_size} is too small: 256 bytes and {len(SPECIAL)} special '
+            f'tokens need {256 + len(SPECIAL)}. Use 2048 or more.'
         )
-    model, make_trainer = KINDS[kind]
-    backend = backend_library.Tokenizer(model())
+    backend = backend_library.Tokenizer(models.BPE())
     # Digits form groups of up to three; a space belongs to the word after it.
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -72,23 +45,15 @@ def train(
     )
     backend.decoder = decoders.ByteLevel()
     backend.post_processor = processors.ByteLevel(trim_offsets=False)
-    trainer = make_trainer(
+    trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
-        special_tokens=list(specials),
+        special_tokens=list(SPECIAL),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
-        **({'min_frequency': min_frequency} if kind == 'bpe' else {}),
+        min_frequency=2,
     )
     backend.train_from_iterator(_not_blank(texts), trainer)
-    content = json.loads(backend.to_str())
-    if kind == 'unigram':
-        content['model']['vocab'] = _deterministic(content['model']['vocab'], specials)
-    return tokenizers.parse(content, 'The trained tokenizer')
-
-
-def specials_of(reserved=RESERVED):
-    """Returns the special tokens in the order of their ids."""
-    return (*ROLES, *(f'<reserved_{number}>' for number in range(reserved)))
+    return tokenizers.parse(json.loads(backend.to_str()), 'The trained tokenizer')
 
 
 def _not_blank(texts):
@@ -112,21 +77,3 @@ def pieces(text):
         yield text[start:end]
         start = end
     yield text[start:]
-
-
-def _deterministic(entries, specials):
-    """Unigram's [(piece, score)] without the differences between runs.
-
-    Bytes that do not occur have the lowest score, + 1e-4, + 2e-4, ... in hash order; here
-    they are sorted.
-    """
-    pieces = {piece: round(score, DIGITS) for piece, score in entries[len(specials) :]}
-    highest = min(pieces.values()) + 256 * 1e-4
-    last = sorted(p for p in pieces if len(p) == 1 and pieces[p] < highest)
-    pieces |= zip(last, sorted((pieces[p] for p in last), reverse=True))
-    # Special tokens are so unlikely that a text with the name of one is split in another
-    # way.
-    return [
-        *((name, roles.NEVER) for name in specials),
-        *sorted(pieces.items(), key=lambda one: (-one[1], one[0])),
-    ]
