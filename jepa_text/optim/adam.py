@@ -24,14 +24,15 @@ def adamw(
     eps=1e-8,
     weight_decay=0.1,
     decay_paths=r'(kernel|embedding)$',
+    balance_lr_multiplier=1.0,
     momentum_dtype='float32',
 ):
     """AdamW (arXiv 1711.05101) without its learning rate.
 
     Weight decay applies to the leaves that match `decay_paths`, but never to the learned
-    weight of two losses. The first moment is stored in `momentum_dtype`, the second in
-    the parameter's dtype. Both are corrected for the age of each leaf. Raises ValueError
-    for bad options.
+    weight of two losses, whose updates are multiplied by `balance_lr_multiplier`. The
+    first moment is stored in `momentum_dtype`, the second in the parameter's dtype. Both
+    are corrected for the age of each leaf. Raises ValueError for bad options.
 
     >>> params = {'up': {'kernel': jnp.full((1, 1), 2.0)}}
     >>> optimizer = adamw(weight_decay=0.25)
@@ -42,6 +43,7 @@ def adamw(
     for name, beta in (('b1', b1), ('b2', b2)):
         ranges.number(f'optimizer: {name}', beta, minimum=0, below=1)
     ranges.number('optimizer: eps', eps, above=0)
+    ranges.number('optimizer: balance_lr_multiplier', balance_lr_multiplier, minimum=0)
     ranges.number('optimizer: weight_decay', weight_decay, minimum=0)
     ranges.pattern('optimizer: decay_paths', decay_paths)
     resolve.check_choice('optimizer: momentum_dtype', str(momentum_dtype), DTYPES)
@@ -49,6 +51,10 @@ def adamw(
         scale_by_adam(b1, b2, eps, mu_dtype=jnp.dtype(momentum_dtype)),
         optax.add_decayed_weights(
             weight_decay, mask=lambda params: mask(params, no_balance(decay_paths))
+        ),
+        optax.masked(
+            optax.scale(balance_lr_multiplier),
+            mask=lambda params: mask(params, r'^balance/'),
         ),
     )
 

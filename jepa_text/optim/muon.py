@@ -42,6 +42,7 @@ def muon(
     b1=0.9,
     b2=0.95,
     eps=1e-8,
+    balance_lr_multiplier=1.0,
 ):
     """Muon for the matrices whose path matches `paths`, and `adamw` for all other leaves.
 
@@ -70,7 +71,8 @@ def muon(
     ranges.pattern('optimizer: paths', paths)
     table = _coefficients(ns_steps, ns_lower)
     orthogonalize = functools.partial(like_adamw, coefficients=table)
-    others = adam.adamw(b1, b2, eps, weight_decay, decay_paths, momentum_dtype)
+    of_both = weight_decay, decay_paths, balance_lr_multiplier, momentum_dtype
+    others = adam.adamw(b1, b2, eps, *of_both)
     matrices = adam.descent(
         nesterov(momentum, jnp.dtype(momentum_dtype)),
         optax.stateless(lambda updates, _: jax.tree.map(orthogonalize, updates)),

@@ -89,7 +89,6 @@ INSTEAD = {
     'study.label': 'it was removed: evaluate a task of labeled texts',
     'study.sentences': 'it was removed: use load(RUN).fill(text)',
     'report.target': 'it was removed: read metrics.jsonl of each run',
-    'optimizer.balance_lr_multiplier': 'it was removed: use lr_multipliers',
     'objective.predictor=identity': "it was removed: use predictor='mlp'",
     'regularizer.on': 'it was removed: latents are regularized',
     'regularizer.name=visreg': "it was removed: use name='sigreg' or 'vicreg'",

@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from jepa_text.objectives.latent import balance
-from jepa_text.optim import optimizers
+from jepa_text.optim import adam
 
 EVERY_RULE = [
     dict(name='fixed', weight=0.3),
@@ -176,10 +176,9 @@ def test_the_published_settings_drift_as_their_schedules_predict():
     assert_allclose(shares[thirds, 2], [0.973, 0.995, 0.997], atol=0.02)
 
 
-def test_the_logit_has_no_weight_decay_and_may_have_its_own_lr_multiplier():
+def test_the_logit_has_its_own_lr_multiplier_and_no_weight_decay():
     params = parameters(balance.make(dict(name='sigmoid', initial=0.8), 10))
-    section = dict(name='adamw', weight_decay=0.5)
-    optimizer = optimizers.make(section | dict(lr_multipliers=(('^balance/', 0.1),)))
+    optimizer = adam.adamw(weight_decay=0.5, balance_lr_multiplier=0.1)
     zeros, ones = (
         jax.tree.map(jnp.zeros_like, params),
         jax.tree.map(jnp.ones_like, params),

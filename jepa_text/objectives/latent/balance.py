@@ -137,7 +137,8 @@ class Sigmoid(Balance):
     This is the rule of arXiv 2606.05173, clipped. It has no optimum inside (0, 1): the
     gradient lambda (1 - lambda) (latent - tokens) always favors the smaller loss, and
     under Adam w(t) is about the sum of the learning rates. Where the clip is active the
-    gradient is zero, so lambda stays there permanently. It has no weight decay.
+    gradient is zero, so lambda stays there permanently. Its updates are those of the
+    optimizer times `balance_lr_multiplier` (optim/adam.py), without weight decay.
 
     >>> print(*Sigmoid(high=0.75).weights({'balance': {'logit': 9.0}}, {}, step=0))
     0.75 0.25
