@@ -4,9 +4,8 @@
 
 Models and tasks may also be arguments, as in configs/analyze.py. `size`:
 
-laptop    5 rates with 2 seeds each, then 3 more seeds at the rate that is best on
-          validation; at most 300 steps or 20 epochs, so that a few hundred texts also
-          train long enough
+laptop    5 rates with 2 seeds, then 3 more seeds at the rate that is best on validation;
+          at most 300 steps or 20 epochs, which also suffice for a few hundred texts
 paper     the grid of arXiv 2507.00994: 6 rates, 5 seeds, at most 1,000 steps or 1 epoch
 toy       2 rates with 2 seeds, 50 steps, for a test
 """

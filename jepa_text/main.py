@@ -218,8 +218,7 @@ def _of_text(name, text, workdir, file):
 
 
 def _of_arguments(name, flags):
-    """Returns (workdir, place of the config): flags such as --model are arguments of it,
-    and imply both."""
+    """Returns (workdir, place of the config): flags such as --model imply both."""
     workdir, place = flags['workdir'], flags.get('config')
     given = {flag: flags[flag] for flag in COMMANDS[name].arguments if flags[flag]}
     if not given:

@@ -115,14 +115,13 @@ def _word_recovery(task, vectors, seed):
     """(Interval, AUC of each text); None if the texts share too few content words."""
     train, test = task.train.first, task.test.first
     try:
-        auc = lexical.word_recovery(
+        return lexical.word_recovery(
             vectors.train_ND, train, vectors.test_ND, test, seed=seed
         )
     except ValueError as error:
         if 'content word' in str(error):
             return None
         raise
-    return Interval(auc['auc'], auc['low'], auc['high']), auc['values']
 
 
 def _paper_gap(vectors, token_labels, semantic, seed):

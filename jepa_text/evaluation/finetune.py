@@ -204,7 +204,7 @@ def kind_of(task, settings, model=None):
     """
     if task.kind == 'retrieval':
         _check_retrieval(task)
-        return _with_head(labels.Vectors(), settings, model)
+        return with_head(labels.Vectors(), settings, model)
     if task.kind not in saved.KINDS:
         raise ValueError(
             f'{task.name} is a task of {task.kind}, which is not supported for '
@@ -225,10 +225,10 @@ def kind_of(task, settings, model=None):
     if task.kind in ('labels', 'tags'):
         options['labels'] = _labels(task)
     kind = saved.KINDS[task.kind](**options)
-    return _with_head(kind, settings, model)
+    return with_head(kind, settings, model)
 
 
-def _with_head(kind, settings, model):
+def with_head(kind, settings, model):
     """Returns the kind with the pooling and act of the settings; see kind_of."""
     if model is not None:
         kind = exported.with_usual_head(kind, model)

@@ -311,7 +311,7 @@ def test_the_kind_of_a_file_on_the_command_line_is_inferred():
 def test_small_holds_for_one_model_too():
     get_config = config_file.shared('finetune').get_config
     assert get_config(task='b.conll', size='toy').finetuning.steps == 50
-    assert 'finetuning' not in get_config(task='b.conll')
+    assert 'finetuning' not in get_config(task='b.conll', size='paper')
 
 
 def examination(task, **options):

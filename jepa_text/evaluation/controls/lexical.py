@@ -25,15 +25,14 @@ def word_recovery(train_ND, train_texts, test_ND, test_texts, vocabulary=None, s
     `vocabulary` is a list of words, the most frequent first; None: `content_words` of the
     training texts.
 
-    Returns {'auc', 'low', 'high' (over texts), 'chance_corrected' (2 auc - 1), 'words',
-    'texts', 'values' (the AUCs of the texts with such words, which are the same texts for
-    every model)}. Raises ValueError if too few texts have content words (see
-    `words.content_words`).
+    Returns (Interval of the AUC over texts, AUCs of the texts with such words, which are
+    the same texts for every model). Raises ValueError if too few texts have content words
+    (see `words.content_words`).
 
     >>> texts = ['the cat', 'the dog', 'the cow', 'the fox'] * 20
     >>> vectors_ND = np.tile(np.eye(4), (20, 1))
     >>> vocabulary = ['cat', 'cow', 'dog', 'fox']
-    >>> word_recovery(vectors_ND, texts, vectors_ND, texts, vocabulary)['auc']
+    >>> word_recovery(vectors_ND, texts, vectors_ND, texts, vocabulary)[0].value
     1.0
     """
     if vocabulary is None:
@@ -56,16 +55,7 @@ def word_recovery(train_ND, train_texts, test_ND, test_texts, vocabulary=None, s
             f'{len(vocabulary)} content words of the training texts. Give training and '
             'test texts of the same domain.'
         )
-    auc = statistics.mean_interval(values, 'share')
-    return {
-        'auc': auc.value,
-        'low': auc.low,
-        'high': auc.high,
-        'chance_corrected': 2 * auc.value - 1,
-        'words': len(vocabulary),
-        'texts': len(values),
-        'values': np.array(values),
-    }
+    return statistics.mean_interval(values, 'share'), np.array(values)
 
 
 def _matched(member_W, rng):
