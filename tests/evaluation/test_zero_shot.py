@@ -189,7 +189,7 @@ def test_two_models_have_intervals_over_texts_and_no_verdict(tmp_path):
     assert len(evaluate.evaluate(asked, tmp_path / 'out')['chosen']) == 2
     page = (tmp_path / 'out' / 'evaluation.html').read_text()
     assert 'No verdict: without training there are no seeds.' in page
-    assert '95 %, seeds and texts' in page
+    assert '95\xa0%, seeds and texts' in page
 
 
 def test_vectors_that_are_not_finite_are_recorded(tmp_path):
