@@ -6,7 +6,6 @@ CLEANING = (
 )
 OVERLAP = 'it was removed: 13 shared words contaminate a document'
 DATATROVE = 'it was removed: clean the texts with datatrove, see docs/guides/cleaning.md'
-SPANS = ('ignore_spaces', 'skip_unmatched', 'no_answer')
 # Lengths in schedules; below 1, the old key was a fraction.
 SCHEDULED = {
     f'{section}.{key}': f'{key}_steps or {key}_fraction'
@@ -34,26 +33,15 @@ INSTEAD = {
     **{key: f'it is now {new}' for key, new in MOVED.items()},
     'schedule.again': 'it was removed: use at_switch.rewarm_steps',
     'init_from.layers': 'it was removed: give a start of the same depth',
-    '.offload': 'it was removed: use mesh.fsdp, or a momentum_dtype',
-    'telemetry.on_collapse': 'it was removed: a collapse is reported',
     'objective.prefix': 'it was removed: use a mixture of clm and mlm',
     'objective.name=sentence': "it was removed: use name='hybrid'",
-    'objective.by': 'it was removed: each row uses one part',
     '.trace': 'it was removed: use profile_steps of train',
-    'cases.optional': 'it was removed: leave out cases that cannot run',
-    **dict.fromkeys(
-        ('.lease', '.attempts'), 'it was removed, as were claims: see engine'
-    ),
-    '.hardware': 'it was removed: a dry run estimates no hours of an evaluation',
     '.selection': 'it was removed: a rate is selected by its mean over seeds',
-    '.hub': 'it was removed: see summary.json',
     '.compilation_cache': 'it was removed: set JAX_COMPILATION_CACHE_DIR',
     'data.batch_per_device': 'it was removed: set batch_size, of all devices together',
     'checkpoint.keep_every': 'it was removed: list the steps in keep_at_steps',
     'metrics.wandb': 'it was removed: `wandb sync WORKDIR` uploads the event files',
     'watchdog.compile': 'it is now pause_seconds',
-    'watchdog.prepare': 'it was removed: the watchdog waits for rows',
-    'mesh.dcn_data': 'it was removed: leave it out',
     'prepare.workers': 'it is now engine.jobs',
     'prepare.engine=beam': "it was removed: use prepare.engine.name='ray'",
     'prepare.beam': "it was removed: use prepare.engine.name='ray'",
@@ -61,36 +49,21 @@ INSTEAD = {
     'balance.name=softmin': "it was removed: use name='gradient_ratio'",
     'balance.name=normalized': "it was removed: use name='gradient_ratio'",
     'latent.distance=prototypes': "it was removed: use distance='info_nce'",
-    'latent.prototypes': 'it was removed, as was that distance: leave it out',
-    'latent.teacher_temperature': 'it was removed, as was that distance: leave it out',
     **{f'clean.{key}': DATATROVE for key in CLEANING},
     **{f'clean.{key}': OVERLAP for key in ('overlap', 'overlap_words')},
     **{f'clean.{key}': OVERLAP for key in ('min_overlap', 'min_overlap_words')},
-    'prepare.bad_documents': 'it was removed: bad documents are skipped and counted',
-    '.bad_documents': 'it was removed: bad documents are skipped and counted',
-    'data.threads': 'it was removed: one thread reads rows fastest',
     'prepare.packing=one_per_row': "it was removed: use packing='best_fit'",
     '.pattern': 'it was removed: give a tokenizer.json as config.tokenizer',
-    'clean.contaminated': 'it was removed: contaminated documents are dropped',
-    'source.columns': 'it was removed: only the text is read',
     'train.kind': 'it was removed: BPE is trained; give others as config.tokenizer',
-    **dict.fromkeys(
-        ('train.min_frequency', 'train.reserved'), 'it was removed: leave it out'
-    ),
-    'train.lowercase': 'it was removed, as was wordpiece: leave it out',
-    'train.alphabet': 'it was removed, as was wordpiece: leave it out',
     '.chosen_from': 'it was removed: give learning_rate, from summary.json',
     'finetuning.layers': 'it was removed: analyze measures frozen encoders',
-    **{f'tasks.{key}': 'it was removed: prepare the rows' for key in SPANS},
     'tasks.made=odd_word': 'it was removed: use word_order or bigram_shift',
     'tasks.name=pairs': "it was removed: use name='labeled' with kind='scores'",
     'tasks.group': 'it was removed: give a folder with files train and test',
     'tasks.name=scored': "it was removed: use name='labeled' with kind='scores'",
     'study.label': 'it was removed: evaluate a task of labeled texts',
     'study.sentences': 'it was removed: use load(RUN).fill(text)',
-    'report.target': 'it was removed: read metrics.jsonl of each run',
     'objective.predictor=identity': "it was removed: use predictor='mlp'",
-    'regularizer.on': 'it was removed: latents are regularized',
     'regularizer.name=visreg': "it was removed: use name='sigreg' or 'vicreg'",
 }
 

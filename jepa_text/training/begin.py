@@ -24,7 +24,7 @@ from jepa_text.running import (
     watchdog,
     workdir,
 )
-from jepa_text.training import completion, descriptions, switches
+from jepa_text.training import completion, descriptions, preflight, switches
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
@@ -55,7 +55,9 @@ def recipe_of(config, folder, stack, evaluations=()):
         if section and not row_folder.exists(rows):
             # An invalid config fails before the rows are prepared, which may take hours.
             # If the tokenizer does not exist, `prepare` raises the clearer error.
-            recipes.outline(config, vocab_size=2**15)
+            outline = recipes.outline(config, vocab_size=2**15)
+            preflight.batch_size(outline)
+            preflight.rows(outline, rows, section['row_length'])
     if section:
         from jepa_text.training import prepare
 

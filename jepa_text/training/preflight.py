@@ -1,6 +1,7 @@
 """What is checked and counted before a run starts, on shapes only: nothing is computed.
 
     batch_size, context, lr_multipliers     the sizes fit the mesh
+    rows                          what will be prepared fits the config
     returned_*, user_code_of       an objective or encoder of the user's module can be
                                   trained
     cost                          the FLOPs of a step
@@ -37,6 +38,16 @@ def batch_size(recipe):
             raise ValueError(
                 f'{prefix}data.batch_size={phase.batch_size} is not a multiple of {ways} '
                 f'(mesh data x fsdp) x {accumulate} (accumulate). Change one of them.'
+            )
+
+
+def rows(recipe, folder, length):
+    """Raises ValueError if rows of a length, to be prepared in a folder, do not fit."""
+    for phase in recipe.phases:
+        if phase.data['folder'] == folder and phase.length != length:
+            raise ValueError(
+                f'data.row_length={phase.length}, but prepare.row_length={length}: rows '
+                f'of {length} tokens would be prepared in {folder}. Make them equal.'
             )
 
 

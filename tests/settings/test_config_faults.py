@@ -57,10 +57,14 @@ FAULTS = {
     # Found beside rows that are there.
     'rows': (
         (dict(evaluate__rate=1e-4), 'rate=0.0001 masks less than one'),
-        (dict(data__batch_size=6, mesh=WHOLE), 'batch_size=6 is not a multiple of 4'),
         (dict(data__row_length=64), 'have 32 tokens'),
     ),
+    # Before rows are prepared, which may take hours.
+    'unprepared': (
+        (dict(data__row_length=64), 'row_length=64, but prepare.row_length=32: rows of'),
+    ),
     'run': (
+        (dict(data__batch_size=6, mesh=WHOLE), 'batch_size=6 is not a multiple of 4'),
         (dict(steps=10**10), 'steps=10000000000 must be an integer at least 0 and'),
         (dict(seed=-1), 'seed=-1'),
         (dict(accumulate=0), 'accumulate=0 must be an integer at least 1'),

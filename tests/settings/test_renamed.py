@@ -38,7 +38,7 @@ def test_old_settings_are_refused_with_the_remedy(old):
     ('config', 'says'),
     [
         (objective(rate={'name': 'wsd', 'decay': 0.1}), 'rate.decay: it is now decay_st'),
-        (objective(latent={'prototypes': 8}), 'has phases.objective.latent.prototypes: '),
+        (objective(latent={'distance': 'prototypes'}), 'latent.distance=prototypes: '),
         ({'prepare': {'clean': {'ngram': 5}}}, 'prepare.clean.ngram: .*datatrove'),
         ({'task': {'name': 'pairs'}}, "has task.name=pairs: .* name='labeled' with kind"),
     ],
