@@ -46,5 +46,5 @@ def _exam(scale, precision):
         seeds=seeds,
         train=size,
         test=size,
-        controls=('words', 'untrained') if is_desk else (),
+        controls=('words', 'untrained') if is_desk else ('words',),
     )
