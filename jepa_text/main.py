@@ -225,7 +225,7 @@ def _of_arguments(name, flags):
         return workdir, place
     words = [f'{COMMANDS[name].arguments[flag][0]}={given[flag]}' for flag in given]
     if not workdir:
-        parts = re.findall(r'[\w.-]+(?=/*(?:,|$))', ','.join(given.values()))
+        parts = re.findall(r'([\w-]+)[\w.-]*/*(?:,|$)', ','.join(given.values()))
         workdir = f'runs/{"-".join([name, *parts])}'
         print(f'--workdir={workdir}')
     place = place or name

@@ -133,7 +133,7 @@ def test_a_shipped_config_is_found_by_name_in_any_folder(tmp_path, monkeypatch, 
         (
             'evaluate --model=runs/a,hf:b/c --task=x/y.csv --steps=9',
             'evaluate:models=runs/a,hf:b/c,tasks=x/y.csv --config.finetuning.steps=9',
-            'runs/evaluate-a-c-y.csv',
+            'runs/evaluate-a-c-y',
         ),
         ('analyze --model=runs/a/', 'analyze:models=runs/a/', 'runs/analyze-a'),
         (
