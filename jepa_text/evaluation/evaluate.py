@@ -69,7 +69,10 @@ def evaluate(config, workdir, dry_run=False):
         left = _at(further, _chosen_rates(config, folder, first).get)
         failed |= _work(config, folder, tasks, left, stamps, run)
         summarized = summarize(config, tasks, folder, groups, failed, facts)
-    summary.show(summary.rows(summarized['chosen']))
+    rows = summary.rows(summarized['chosen'])
+    summary.show(rows)
+    told = (summarized[key] for key in ('compared', 'failed', 'instances'))
+    print(page.answer(rows, *told))
     for sentence in summary.truncated(summarized['lines']):
         print(sentence)
     print(f'{folder}/evaluation.html')
@@ -219,7 +222,7 @@ def summarize(config, tasks, folder, groups, failed=None, facts=None):
 
     Lines of other settings, which the folder may contain too, are counted and left out.
     `facts` are {model: load.trained}.
-    Returns {'lines', 'chosen', 'compared', 'damaged', 'failed'}.
+    Returns {'lines', 'chosen', 'compared', 'instances', 'damaged', 'failed'}.
     """
     failed = failed or {}
     lines, damaged = _lines(folder, groups)
@@ -235,7 +238,7 @@ def summarize(config, tasks, folder, groups, failed=None, facts=None):
     instances = summary.over_instances(folder / result_files.FOLDER, chosen, clusters)
     path, failures = folder / 'evaluation.html', damaged | failed
     page.write(path, short, chosen, compared, told, failures, instances, facts)
-    whole = dict(lines=lines, chosen=chosen, compared=compared)
+    whole = dict(lines=lines, chosen=chosen, compared=compared, instances=instances)
     return whole | {'damaged': damaged, 'failed': failed}
 
 
