@@ -115,6 +115,7 @@ def chosen(results, **wanted):
     ]
 
 
+@pytest.mark.slow
 def test_rows_are_tidy_and_the_files_agree(results, folder):
     with open(folder / 'out' / 'analysis.csv', newline='') as file:
         read = list(csv.DictReader(file))
@@ -135,6 +136,7 @@ def test_rows_are_tidy_and_the_files_agree(results, folder):
     assert float(same['value']) == pytest.approx(row['value'], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_measures_have_controls_forms_and_intervals(results):
     for control in ('', 'untrained', 'bag of embeddings', 'TF-IDF'):
         for form in ('raw', 'centered', 'whitened', 'length_residualized'):
@@ -149,6 +151,7 @@ def test_measures_have_controls_forms_and_intervals(results):
     assert counted['value'] > 0.6
 
 
+@pytest.mark.slow
 def test_page_is_self_contained_and_has_every_figure(results, folder):
     page = (folder / 'out' / 'analysis.html').read_text()
     assert not re.search(r'<script|<img|<link|@import|https?://(?!www.w3.org)', page)
