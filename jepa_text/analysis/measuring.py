@@ -38,13 +38,13 @@ def costs(config, models, tasks):
     """The costs of the parts of an analysis, in order, as of a Progress.
 
     The vectors of a network are computed, and those of all layers measured; the other
-    parts have one set of vectors each.
+    parts have one set of vectors each, and TF-IDF that of what is read and that of all.
     """
     wanted = config['controls']
     of_model = [(2 * tasks, 0.5)] * (1 + (controls.UNTRAINED in wanted))
-    of_model += [(tasks, 0.1)] * (controls.BAG in wanted)
+    of_model += [(tasks, 0.5)] * (controls.BAG in wanted)
     # The similarity of layers and the comparison are parts of their own.
-    return [*of_model * models, (tasks * (controls.TF_IDF in wanted), 0.4), (2, 0.1)]
+    return [*of_model * models, (tasks * (controls.TF_IDF in wanted), 1.1), (2, 0.1)]
 
 
 @contextlib.contextmanager
