@@ -81,7 +81,7 @@ def train(config: ConfigDict | dict, workdir: str | os.PathLike) -> Run:
 
 
 def evaluate(
-    models: 'str | Pretrained | Iterable[str | Pretrained]',
+    models: 'str | Run | Pretrained | Iterable[str | Run | Pretrained]',
     tasks: str | Iterable[str],
     workdir: str | os.PathLike | None = None,
     **keys: Any,
@@ -89,7 +89,7 @@ def evaluate(
     """Fine-tunes models on tasks and returns their test scores: a table with a row for
     each model, task and metric.
 
-    models     a loaded model, a run, or 'hf:' and a name or folder, or several
+    models     a loaded model, a Run, the name of one as `load` takes it, or several
     tasks      a file of texts and labels, NAME, or NAME@PATH, or several
     workdir    keeps the results, so that the same call continues; None: a temporary one
     keys       keys of the config, as in `config`: seeds=3, steps=200
@@ -107,7 +107,7 @@ def evaluate(
 
 
 def analyze(
-    models: 'str | Pretrained | Iterable[str | Pretrained]',
+    models: 'str | Run | Pretrained | Iterable[str | Run | Pretrained]',
     tasks: str | Iterable[str] = 'bundled',
     workdir: str | os.PathLike | None = None,
     **keys: Any,
@@ -132,8 +132,8 @@ def _examined(command, models, tasks, workdir, keys):
 
     A loaded model is saved for it: members of an examination read theirs from files.
     """
-    tasks = [tasks] if isinstance(tasks, str) else tasks
-    is_one = isinstance(models, str) or hasattr(models, 'save')
+    tasks = [tasks] if isinstance(tasks, str | os.PathLike) else tasks
+    is_one = isinstance(models, str | os.PathLike | Run) or hasattr(models, 'save')
     with tempfile.TemporaryDirectory() as folder:
         names = [_named(model, folder) for model in ([models] if is_one else models)]
         given = f'models={",".join(names)},tasks={",".join(map(str, tasks))}'
@@ -141,10 +141,12 @@ def _examined(command, models, tasks, workdir, keys):
 
 
 def _named(model, folder):
-    """The name of a model; of a loaded one, the folder below `folder` it is saved to."""
+    """The name of a model; of a loaded one, that of what it is saved to in a folder."""
     if not hasattr(model, 'save'):
-        return str(model)
+        return str(getattr(model, 'workdir', model))
     place = Path(folder, re.sub(r'\W+', '-', Path(model.name).name) or 'model')
+    while place.exists():  # another one of this name
+        place = Path(f'{place}-2')
     model.save(place)
     return str(place)
 

@@ -1,6 +1,7 @@
 """The public names: `import jepa_text as jt`."""
 
 import dataclasses
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -114,9 +115,13 @@ def test_scores_are_a_table_beside_controls(run, labeled, tmp_path):
     table = jt.evaluate(run.workdir, labeled, tmp_path / 'exam', **keys)
     again = jt.evaluate([run.workdir], [labeled], tmp_path / 'exam', **keys)
     assert table.equals(again)
-    # A loaded model has the scores of its run.
-    loaded = jt.evaluate(dataclasses.replace(run.model(), name='run'), labeled, **keys)
-    assert table.equals(loaded)
+    assert table.equals(jt.evaluate(run, Path(labeled), **keys))
+    # A loaded model has the scores of its run, and each of two of one name its own.
+    model = dataclasses.replace(run.model(), name='run')
+    smaller = jax.tree.map(lambda x: 0.5 * x, model)
+    pair = jt.evaluate([model, smaller], labeled, **keys)
+    assert table.equals(pair[pair.model == 'run'].reset_index(drop=True))
+    assert {*pair.model} == {'run', 'run-2'} and len(pair) == 2 * len(table)
     assert {'model', 'metric', 'value', 'low', 'high', 'control'} <= {*table.columns}
     (accuracy,) = table[table.metric == 'accuracy'].to_dict('records')
     assert accuracy['seeds'] == 2 and accuracy['model'] == 'run'

@@ -29,7 +29,7 @@ from jepa_text.evaluation import controls, examiner, finetune, tasks
 from jepa_text.evaluation.results import result_files
 from jepa_text.evaluation.sets.task import classes
 from jepa_text.files import atomic, checksums, paths
-from jepa_text.pretrained import load, prediction
+from jepa_text.pretrained import load, prediction, saved
 from jepa_text.report import progress
 from jepa_text.running import compilation, places, xla_flags
 from jepa_text.settings import renamed, schema
@@ -194,8 +194,11 @@ def encode(config, path, seed, cache):
 
 
 def _saved_config(path):
-    """The config of a run; empty if it has none."""
-    file = places.model_folder('models', path) / 'config.json'
+    """The config of a run; empty if it has none. Other saved models are no seeds."""
+    folder = places.model_folder('models', path)
+    if saved.is_saved(folder):
+        return {'weights': saved.outline(folder)[1]['sha256']}
+    file = folder / 'config.json'
     return renamed.current(checksums.read_json(file)) if file.is_file() else {}
 
 

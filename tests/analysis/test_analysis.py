@@ -279,6 +279,13 @@ def test_run_names():
     assert named(['hf:there/minilm/model'])['hf:there/minilm/model'] == ('minilm', 0)
 
 
+def test_steps_of_a_run_that_were_saved_are_no_seeds(folder, tmp_path):
+    places = [str(tmp_path / f'step-{step}') for step in (1, 2)]
+    for number, place in enumerate(places):
+        load.load(f'{folder}/a-{number}').save(place)
+    assert {*analyze.run_names(places).values()} == {('step-1', 0), ('step-2', 0)}
+
+
 def test_runs_that_differ_in_more_than_the_seed_keep_their_names(tmp_path):
     def run(folder, **config):
         (tmp_path / folder).mkdir()

@@ -541,3 +541,16 @@ def test_onnx_computes_the_same_scores_as_transformers(tmp_path):
     real = batch['attention_mask'].bool().numpy()
     wanted = called(other, batch).logits.numpy()[real]
     assert np.abs(found[real] - wanted).max() <= export.TOLERANCE * np.abs(wanted).max()
+
+
+@pytest.mark.peer
+def test_the_pipeline_fills_like_fill(tmp_path):
+    transformers = pytest.importorskip('transformers')
+    pytest.importorskip('torch')
+    model = trained()
+    export.write(model, tmp_path / 'out')
+    pipeline = transformers.pipeline('fill-mask', model=str(tmp_path / 'out'))
+    wanted = model.fill(TEXT, top=5)
+    for found, best in zip(pipeline(TEXT, top_k=5), wanted, strict=True):
+        assert [one['token_str'] for one in found] == [word for word, _ in best]
+        assert_allclose([x['score'] for x in found], [p for _, p in best], rtol=1e-4)

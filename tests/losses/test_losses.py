@@ -191,3 +191,31 @@ def test_every_public_loss_of_several_arrays_checks_them():
     alone = {'Split', 'cached_value_and_grad', 'z_loss', 'layer_normalize', 'unit'}
     alone |= {'average_layers', 'select', 'take'}
     assert names - alone == {name.split()[0] for name in CASES}
+
+
+@pytest.mark.peer
+def test_a_masked_mean_matches_torch_with_ignored_labels(rng):
+    """Labels at both ends of the vocabulary, and -100 at ignored positions."""
+    torch = pytest.importorskip('torch')
+    logits, labels = np.float32(rng.normal(size=(40, 7)) * 9), rng.integers(0, 7, 40)
+    labels[:3], labels[rng.random(40) < 0.4] = (0, 6, 0), -100
+    a = torch.tensor(logits, requires_grad=True)
+    mean = torch.nn.functional.cross_entropy(a, torch.tensor(labels), ignore_index=-100)
+    mean.backward()
+
+    def ours(logits):
+        entropy = losses.cross_entropy(logits, jnp.asarray(labels))
+        return losses.masked_mean(entropy, jnp.asarray(labels) >= 0)
+
+    value, slope = jax.value_and_grad(ours)(jnp.asarray(logits))
+    assert_allclose(value, mean.item(), atol=1e-5)
+    assert_allclose(slope, a.grad, atol=1e-6)
+
+
+@pytest.mark.peer
+def test_instance_normalize_matches_torch(rng):
+    torch = pytest.importorskip('torch')
+    x = np.float32(rng.normal(3, 2, size=(2, 5, 4)))
+    theirs = torch.nn.functional.instance_norm(torch.tensor(x).transpose(1, 2))
+    ours = losses.instance_normalize(x, jnp.ones((2, 5), bool))
+    assert_allclose(ours, theirs.transpose(1, 2), atol=1e-5)

@@ -1,7 +1,9 @@
 """`jepa-text init` writes the shipped configs as files to edit, which train."""
 
+import random
 import re
 
+import draws
 import pytest
 import tiny
 
@@ -147,3 +149,18 @@ def test_arguments_have_the_types_of_the_signature():
         'many=a/x=1,b@c,rate=1,first=1': dict(many=['a/x=1', 'b@c'], rate=1, first='1'),
     }.items():
         assert config_file.arguments('it', get_config, text) == expected
+
+
+TRAINED = (
+    *(f'toy:{name}' for name in config_file.shared('toy').PRESETS),
+    *('pretrain:mlm,size=210m', 'pretrain:clm_jepa_mlm,size=35m'),
+)
+
+
+@pytest.mark.slow
+def test_each_trains(folder, tmp_path):
+    for number, place in enumerate(random.Random(draws.seed()).sample(TRAINED, 2)):
+        print(place)
+        _, config = init(tmp_path / f'{number}.py', place)
+        state = tiny.train(toy(config, folder), tmp_path / str(number))
+        assert (int(state.step), int(state.skipped)) == (4, 0)

@@ -2,9 +2,11 @@
 
 import dataclasses
 import functools
+import os
 import re
 import types
 
+import children
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +20,7 @@ from jepa_text.objectives.base import View
 from jepa_text.objectives.latent import balance, diagnostics
 from jepa_text.objectives.latent.base import Prediction
 from jepa_text.optim import leaves, muon, optimizers, schedules
+from jepa_text.parallel import sharding
 from jepa_text.settings import resolve
 from jepa_text.training import state as states
 from jepa_text.training import step, switches
@@ -433,3 +436,42 @@ def test_the_target_shares_the_embedding_if_only_layers_are_averaged():
         lambda t, p: np.abs(t - p).max(), state.target, state.params['encoder']
     )
     assert moved['layer_0']['ffn']['up']['kernel'] > 0
+
+
+MESHES = {
+    4: (dict(), dict(data=1, fsdp=4), dict(data=2, fsdp=1, tensor=2)),
+    8: (dict(data=2, fsdp=2, tensor=2),),
+}
+
+
+@pytest.mark.slow
+def test_devices_agree():
+    """Data, fsdp, tensor and mixed meshes equal one device over twenty steps."""
+    run = setup('hybrid')
+    batches = [batch_of(run.objective, seed) for seed in range(20)]
+    expected, losses = run.create(), []
+    for batch in batches:
+        expected, metrics = run.step(expected, batch)
+        losses.append(metrics['train/loss'])
+    for sizes in MESHES[jax.device_count()]:
+        mesh = sharding.make_mesh(**sizes)
+        shardings = sharding.shardings(jax.eval_shape(run.fresh), mesh)
+        state = jax.jit(run.fresh, out_shardings=shardings)()
+        go = jax.jit(
+            run.raw,
+            in_shardings=(shardings, sharding.batch_sharding(mesh)),
+            out_shardings=(shardings, sharding.replicated(mesh)),
+            donate_argnums=0,
+        )
+        go = sharding.with_mesh(mesh, go)
+        for batch, loss in zip(batches, losses):
+            state, metrics = go(state, sharding.put_batch(batch, mesh))
+            assert_allclose(metrics['train/loss'], loss, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_eight_devices_agree_too():
+    # The number of devices is fixed when jax starts.
+    flags = os.environ['XLA_FLAGS'].replace('device_count=4', 'device_count=8')
+    words = ('-m', 'pytest', f'{__file__}::test_devices_agree')
+    assert '1 passed' in children.run(*words, env={'XLA_FLAGS': flags}).stdout

@@ -253,3 +253,15 @@ def test_the_config_file_takes_size_and_text():
         ('a.txt.gz', 'text'),
     ):
         assert get_config(text=path).source.to_dict() == {'name': name, 'path': path}
+
+
+@pytest.mark.peer
+def test_a_sentencepiece_model_becomes_a_tokenizer(texts, tmp_path, capsys):
+    path, out = tmp_path / 'their.model', tmp_path / 'out'
+    foreign_tokenizers.sentencepiece(path)
+    assert tokenize(out, f'text={texts}', f'--config.tokenizer={path}') == 0
+    printed, made = capsys.readouterr().out, tokenizers.load(out)
+    assert 'SentencePiece, unigram, 14 pieces' in printed
+    assert 'pad: <pad> is the reserved token <unused0>, id 3' in printed
+    assert (made.bos_id, made.eos_id, made.pad_id, made.mask_id) == (1, 2, 3, 14)
+    assert not set(made.special_ids) & set(made.encode('the <mask> <pad> </s>')) - {0}

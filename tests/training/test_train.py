@@ -182,16 +182,20 @@ def test_nan_stops_the_run_with_the_state_saved(folder, tmp_path):
 
 @pytest.mark.slow
 def test_a_collapsed_run_says_so_once(folder, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr('jepa_text.objectives.latent.diagnostics.MIN_RANK', 1.1)
+    """And a healthy one nothing."""
     # The allocator of a calling notebook must not be changed.
     monkeypatch.delattr('jepa_text.running.xla_flags.keep_freed_memory')
     objective = dict(name='hybrid', predictor_width=16, balance=0.5)
     config = tiny.config(folder, steps=3, phases=(dict(objective=objective),))
     config['evaluate']['every_steps'] = 0
-    for every, times in ((0, 0), (1, 1)):
+    limit = 'jepa_text.objectives.latent.diagnostics.MIN_RANK'
+    for every, rank, times in ((1, None, 0), (0, 1.1, 0), (1, 1.1, 1)):
+        if rank:
+            monkeypatch.setattr(limit, rank)
         config['telemetry'] = dict(every_steps=every)
-        assert int(tiny.train(config, tmp_path / f'{every}').step) == 3
-        assert capsys.readouterr().err.count('the targets span') == times
+        assert int(tiny.train(config, tmp_path / f'{every}-{rank}').step) == 3
+        said = ''.join(capsys.readouterr())
+        assert said.count('the targets span') == said.count('collapse') == times
 
 
 @pytest.mark.slow
