@@ -4,9 +4,10 @@
 
 The sets are those that launch/small_corpus.py writes to `sets`; `only=trec,films` are
 some of them. Four learning rates with two seeds each, five seeds at the rate that is best
-on validation, at most 300 steps of 32 rows of 128 tokens. Controls are TF-IDF, the bag of
-the model's own embeddings, the network with random weights, and the most frequent tag of
-a word. A further model, as hf:FOLDER, is compared with the first.
+on validation, at most 300 steps of 32 rows of 128 tokens: at most 9,600 examples, from
+which the controls learn, too. Controls are TF-IDF, the bag of the model's own embeddings,
+the network with random weights, and the most frequent tag of a word. A further model, as
+hf:FOLDER, is compared with the first.
 """
 
 from ml_collections import ConfigDict
@@ -41,6 +42,7 @@ def get_config(*, models=(), sets='runs/small-corpus/sets', only=()):
     """Returns the config of an evaluation of models on the sets."""
     config = ConfigDict(dict(models=tuple(models), tasks=tasks(sets, only)))
     config.learning_rates, config.seeds, config.search_seeds = RATES, 5, 2
+    config.train, config.test = 9600, 3000
     config.finetuning = FINETUNING
     config.controls = ('words', 'untrained')
     return config

@@ -65,10 +65,10 @@ def test_small_gpu_presets_fit(name):
 
 
 @pytest.mark.slow
-def test_the_small_encoder_takes_two_hours_on_two_cores():
+def test_the_small_encoder_takes_at_most_two_hours_on_two_cores():
     config = settings.plain(config_file.shared('small').get_config())
     made = plan.make(config, hardware.Options(**config['plan']))
-    assert made.devices == 2 and 1.5 < made.seconds(made.chip, made.mfu) / 3600 < 2.5
+    assert made.devices == 2 and 0.5 < made.seconds(made.chip, made.mfu) / 3600 < 2
     # 16 MB in float16, as it is shipped.
     assert 4e6 < sum(made.phases[-1].parameters.values()) < 8e6
     assert not any('set model.dtype' in line for line in tables.notes(made))
