@@ -1,7 +1,8 @@
 """The encoder that the package ships, on texts that it was not trained on.
 
 The opening of 'Alice's Adventures in Wonderland' (1865), the Declaration of Independence
-(1776) and the Gettysburg Address (1863): all public domain, in none of its corpora.
+(1776) and the Gettysburg Address (1863), all public domain. No eight words in a row are
+in its corpora, which is why sentences that WordNet quotes are left out.
 """
 
 import re
@@ -24,13 +25,12 @@ PASSAGES = (
     'powers of the earth, the separate and equal station to which the Laws of Nature '
     "and of Nature's God entitle them, a decent respect to the opinions of mankind "
     'requires that they should declare the causes which impel them to the separation.',
-    'Four score and seven years ago our fathers brought forth on this continent, a new '
-    'nation, conceived in Liberty, and dedicated to the proposition that all men are '
-    'created equal. Now we are engaged in a great civil war, testing whether that '
-    'nation, or any nation so conceived and so dedicated, can long endure. We are '
-    'met on a great battle-field of that war. We have come to dedicate a portion of '
-    'that field, as a final resting place for those who here gave their lives that that '
-    'nation might live.',
+    'Now we are engaged in a great civil war, testing whether that nation, or any nation '
+    'so conceived and so dedicated, can long endure. We are met on a great battle-field '
+    'of that war. The world will little note, nor long remember what we say here, but it '
+    'can never forget what they did here. It is for us the living, rather, to be '
+    'dedicated here to the unfinished work which they who fought here have thus far so '
+    'nobly advanced.',
 )
 EVERY = 6
 
@@ -59,7 +59,7 @@ def test_its_size(small):
 
 def test_it_fills_words_of_texts_that_it_has_not_seen(small):
     """Its first answers are right more often than the most frequent word of the texts,
-    the best answer that reads none of them. Measured: 0.277, 0.526 and 0.064."""
+    the best answer that reads none of them. Measured: 0.259, 0.519 and 0.071."""
     answers, words = [], []
     for text in PASSAGES:
         for first in range(EVERY):
