@@ -19,10 +19,7 @@ RATES = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 
 
 def get_config(
-    *,
-    models=(),
-    tasks=('bundled',),
-    size: Literal['laptop', 'paper', 'toy'] = 'laptop',
+    *, models=(), tasks=('bundled',), size: Literal['laptop', 'paper', 'toy'] = 'laptop'
 ):
     """Returns the config of an evaluation of models on tasks."""
     config = config_file.shared('analyze').get_config(models=models, tasks=tasks)

@@ -26,9 +26,7 @@ def get_config(*, scale: Literal['paper', 'desk', 'smoke'] = 'desk', seeds=0):
     )
     if scale.name == 'paper':
         config.plan.hardware = 'h100'
-        config.examine = dict(
-            SC=dict(tasks=(dict(name='sst2', path='sets/sst2'),)),
-        )
+        config.examine = dict(SC=dict(tasks=(dict(name='sst2', path='sets/sst2'),)))
     else:
         config.steps = scale.steps(40_000)
     tasks = ('word_order', 'bigram_shift', 'word_content')

@@ -132,9 +132,7 @@ def plane(points, title, models):
     `points` is {subject: (uniformity, alignment)}, intervals or numbers.
     """
     figure, axes = plots.blank(
-        title,
-        'alignment (squared distance)',
-        'uniformity (lower left is better)',
+        title, 'alignment (squared distance)', 'uniformity (lower left is better)'
     )
     looks = _looks(points, models)
     for subject, both in points.items():

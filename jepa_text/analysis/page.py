@@ -115,10 +115,7 @@ def _task_sections(task, results):
             'text': _text_counts(task, results),
             'figures': figures.geometry(task, results),
         },
-        {
-            'heading': f'{name}: by layer',
-            'figures': figures.layers(task, results),
-        },
+        {'heading': f'{name}: by layer', 'figures': figures.layers(task, results)},
     ]
 
 
@@ -136,10 +133,7 @@ def _text_counts(task, results):
 # {kind of task: metrics shown after the main one, without intervals}
 OTHERS = {
     'labels': ('word_recovery_auc', 'balance', 'paper_probe_gap'),
-    'scores': (
-        *('cosine_given_overlap', 'probe_spearman'),
-        'word_recovery_auc',
-    ),
+    'scores': (*('cosine_given_overlap', 'probe_spearman'), 'word_recovery_auc'),
     'texts': (),
 }
 

@@ -79,11 +79,7 @@ def controlled(results):
     return rows and {
         'heading': 'Values and their strongest controls',
         'text': f'Values of {figures.deepest(results)}.',
-        'table': {
-            'columns': columns.split(', '),
-            'rows': rows,
-            'note': BEYOND,
-        },
+        'table': {'columns': columns.split(', '), 'rows': rows, 'note': BEYOND},
     }
 
 

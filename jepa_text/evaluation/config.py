@@ -14,8 +14,8 @@ from jepa_text.settings.schema import field, section
 PRECISIONS = ('float32', 'bfloat16', 'paper_bf16')
 # What identifies the training of a member in its result line.
 RECIPE = (
-    *('steps', 'batch_size', 'warmup_fraction', 'microbatches', 'precision'),
-    *('b1', 'b2', 'eps', 'weight_decay', 'clip_norm'),
+    *('steps', 'batch_size', 'warmup_fraction', 'head_rate', 'microbatches'),
+    *('precision', 'b1', 'b2', 'eps', 'weight_decay', 'clip_norm'),
 )
 # The grid of arXiv 2507.00994, section 3: 6 learning rates x 5 seeds.
 LEARNING_RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4)
@@ -34,6 +34,9 @@ class Finetuning:
     max_length: int = field(0, "tokens per row; 0: the model's maximum", minimum=0)
     warmup_fraction: float = field(
         0.1, 'fraction of the steps with a rising rate', minimum=0, below=1
+    )
+    head_rate: float = field(
+        1.0, 'learning rate of the head, as a multiple of that of the encoder', above=0
     )
     weight_decay: float = field(0.1, 'for kernels and embeddings', minimum=0)
     b1: float = field(0.9, "decay of Adam's first moment", minimum=0, below=1)

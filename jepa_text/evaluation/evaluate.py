@@ -18,7 +18,7 @@ import traceback
 from pathlib import Path
 
 from jepa_text import engine
-from jepa_text.evaluation import examiner, zero_shot
+from jepa_text.evaluation import examiner, forecast, zero_shot
 from jepa_text.evaluation import groups as grouping
 from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.results import page, result_files, selection, summary
@@ -62,7 +62,8 @@ def evaluate(config, workdir, dry_run=False):
         # A rate that is not chosen yet stands for the one that will be.
         rates = _chosen_rates(config, folder, first)
         left = _at(further, lambda key: rates.get(key, config.learning_rates[0]))
-        _show_plan(config, tasks, grouping.unique(first + left), _done(folder))
+        unique = grouping.unique(first + left)
+        _show_plan(config, models, tasks, unique, _done(folder))
         return None
     with engine.opened(config.engine, folder) as run:
         failed = _work(config, folder, tasks, first, stamps, run)
@@ -151,15 +152,14 @@ def examine(config, folder, stamps, items):
 def _examined(config, tasks, folder, groups):
     """Returns {item: error message} of the groups that failed; the others are written."""
     exam, failed = examiner.Examiner(config, tasks), {}
+    results = folder / result_files.FOLDER
     costs = [(1, _cost(config, tasks[group.task], group)) for group in groups]
     with progress.Progress('evaluate', len(groups), 0, costs) as bar:
         for done, group in enumerate(groups, 1):
             bar.update(done - 1, description=f'{group.task}, {Path(group.model).name}')
             try:
                 for described, outcome, *side in exam.run(group):
-                    result_files.write(
-                        folder / result_files.FOLDER, described, outcome, *side
-                    )
+                    result_files.write(results, described, outcome, *side)
                     bar.log(examiner.said(described, outcome))
             except Exception as error:  # the other groups are still wanted
                 traceback.print_exception(error)
@@ -201,20 +201,30 @@ def tasks_of(config):
     return sampled
 
 
-def _show_plan(config, tasks, groups, done):
+def _show_plan(config, models, tasks, groups, done):
     """Prints what remains to be trained; `done` are the keys of all lines."""
     rows = {}
     for group in groups:
-        row = rows.setdefault((group.model, group.task), [0, 0])
+        key = group.model, group.task, group.path
+        row = rows.setdefault(key, [0, 0])
         row[0] += len(group.members)
         row[1] += len(group.keys & done) if group.members else 0
-    steps = {name: _steps(config, task) for name, task in tasks.items()}
-    columns = ['model', 'task', 'members', 'done', 'steps each']
-    table = [[*names, *row, steps[names[1]]] for names, row in rows.items()]
+    speed, machine = forecast.speed()
+    columns = ['model', 'task', 'members', 'done', 'steps each', 'hours']
+    table, members, steps, hours = [], 0, 0, 0.0
+    for (model, name, path), (count, finished) in rows.items():
+        each, left = _steps(config, tasks[name]), count - finished
+        taken = None
+        if speed and count:
+            given = models[path], tasks[name], config.finetuning, each
+            taken = left * forecast.flops(*given) / speed / 3600
+            hours += taken
+        table.append([model, name, count, finished, each, taken and f'{taken:.2g}'])
+        members, steps = members + left, steps + left * each
     console.table('Training plan', columns, table)
-    left = [(members - finished, each) for *_, members, finished, each in table]
-    members, steps = sum(n for n, _ in left), sum(n * each for n, each in left)
     print(f'{members:,} members remain to be trained, {steps:,} steps in total.')
+    if speed:
+        print(f'They take about {hours:.2g} hours on this machine ({machine}).')
 
 
 def summarize(config, tasks, folder, groups, failed=None, facts=None):

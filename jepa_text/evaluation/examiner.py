@@ -2,12 +2,7 @@
 
 import dataclasses
 
-from jepa_text.evaluation import (
-    controls,
-    finetune,
-    retrieving,
-    zero_shot,
-)
+from jepa_text.evaluation import controls, finetune, retrieving, zero_shot
 from jepa_text.evaluation.controls import baselines
 from jepa_text.evaluation.sets import retrieval
 from jepa_text.evaluation.sets import task as tasks
@@ -130,11 +125,8 @@ class Examiner:
             common = examination.config | {'item': group.common}
             return measured_controls(examination, group.controls, common)
         width, written = examination.width(len(group.members)), []
-        how = {
-            'width': width,
-            'how': 'vmap' if width > 1 else 'map',
-            'item': group.common,
-        }
+        how = {'width': width, 'how': 'vmap' if width > 1 else 'map'}
+        how['item'] = group.common
         how |= {'control': group.control} if group.control else {}
         for member, result in examination.run(group.members, width):
             config = examination.config_of(member) | how

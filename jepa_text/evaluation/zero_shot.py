@@ -14,13 +14,7 @@ import time
 
 import numpy as np
 
-from jepa_text.evaluation import (
-    cloze,
-    finetune,
-    identity,
-    retrieving,
-    search,
-)
+from jepa_text.evaluation import cloze, finetune, identity, retrieving, search
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.metrics import answers as metrics
 from jepa_text.evaluation.metrics import ranking

@@ -357,9 +357,7 @@ FAMILIES = {
         'EuroBert',
         {
             'sequence': TaskClass(
-                {'dense': 'dense', **_CLASSIFIER},
-                {'mean': 'mean', 'cls': 'bos'},
-                'gelu',
+                {'dense': 'dense', **_CLASSIFIER}, {'mean': 'mean', 'cls': 'bos'}, 'gelu'
             ),
             'token': TaskClass(_CLASSIFIER),
         },

@@ -113,7 +113,4 @@ def _power_sums(rows, index_M):
         first, second = first + square_C.sum(), second + np.sum(square_C**2)
         moment_DD += centered_CD.T @ centered_CD
     size = len(index_M)
-    return (
-        2 * size * first,
-        2 * size * second + 2 * first**2 + 4 * np.sum(moment_DD**2),
-    )
+    return (2 * size * first, 2 * size * second + 2 * first**2 + 4 * np.sum(moment_DD**2))

@@ -195,11 +195,7 @@ METRICS = {
 
 # Fewer rows than these give values that say nothing about them: any two rows have one
 # direction in common after centering. Of other measures: 3.
-NEEDED_ROWS = {
-    'uniformity': 2,
-    'mean_cosine': 2,
-    'intrinsic_dimension': 4,
-}
+NEEDED_ROWS = {'uniformity': 2, 'mean_cosine': 2, 'intrinsic_dimension': 4}
 
 
 def summary(rows, metrics=None):

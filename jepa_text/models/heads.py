@@ -25,10 +25,7 @@ class LMHead(nn.Module):
     tied: bool = False
 
     def example(self):
-        return (
-            jnp.zeros((1, self.width)),
-            jnp.zeros((self.vocab_size, self.width)),
-        )
+        return (jnp.zeros((1, self.width)), jnp.zeros((self.vocab_size, self.width)))
 
     def setup(self):
         if not self.tied:

@@ -143,10 +143,6 @@ def rotate(x_BLHK, angles):
     cos_BL1K, sin_BL1K = angles
     left, right = jnp.split(x_BLHK.astype(jnp.float32), 2, axis=-1)
     rotated = jnp.concatenate(
-        [
-            left * cos_BL1K - right * sin_BL1K,
-            right * cos_BL1K + left * sin_BL1K,
-        ],
-        axis=-1,
+        [left * cos_BL1K - right * sin_BL1K, right * cos_BL1K + left * sin_BL1K], axis=-1
     )
     return rotated.astype(x_BLHK.dtype)

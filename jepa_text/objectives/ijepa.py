@@ -23,12 +23,7 @@ from jepa_text.data.masking import blocks
 from jepa_text.data.masking import tokens as token_masks
 from jepa_text.models import heads
 from jepa_text.objectives.base import check_pair
-from jepa_text.objectives.latent.base import (
-    WITHOUT,
-    LatentObjective,
-    Prediction,
-    parts,
-)
+from jepa_text.objectives.latent.base import WITHOUT, LatentObjective, Prediction, parts
 from jepa_text.parallel import activations
 from jepa_text.settings import ranges
 

@@ -66,7 +66,8 @@ def scores(label, values, controls, lower=False):
     """Returns the scores of what was compared beside the strongest control.
 
     `values` are {name: (value, low, high)}, of which only the best and the worst of many
-    are told, `controls` {name: value}. Values that are not finite are left out.
+    are told, `controls` {name: value}. Values that are not finite are left out. A value
+    whose interval has the control in it is not better.
 
     >>> print(scores('accuracy', {'a': (0.5, 0.4, 0.6)}, {'TF-IDF': 0.8}))
     accuracy: `a` 0.500 ± 0.100; not better than the strongest control, TF-IDF, 0.800.
@@ -76,25 +77,27 @@ def scores(label, values, controls, lower=False):
     controls = {name: x for name, x in controls.items() if math.isfinite(x)}
     if not known:
         return ''
-    order = sorted(known, key=lambda name: sign * known[name][0])
-    order, between = (
-        (order, ', ') if len(order) <= 3 else (order[:: len(order) - 1], ' to ')
-    )
-    told = [
-        f'`{name}` {known[name][0]:.3f} {margin_text(known[name]) or ""}'.strip()
-        for name in order
-    ]
+    order, between = sorted(known, key=lambda name: sign * known[name][0]), ', '
+    if len(order) > 3:
+        order, between = order[:: len(order) - 1], ' to '
+    shown = {n: f'`{n}` {x[0]:.3f} {margin_text(x) or ""}' for n, x in known.items()}
+    told = [shown[name].strip() for name in order]
     text = f'{label}: {between.join(told)}'
     if controls:
         best = min(controls, key=lambda name: sign * controls[name])
-        behind = [n for n, one in known.items() if sign * (one[0] - controls[best]) >= 0]
+        reached = controls[best]
+        behind = [
+            name
+            for name, (value, low, high) in known.items()
+            if sign * (value - reached) >= 0 or low <= reached <= high
+        ]
         few = ', '.join(f'`{name}`' for name in behind)
         which = f'{few if len(behind) <= 3 else len(behind)} not'
         if len(behind) in (0, len(known)):
             which = 'none' if behind else 'all'
             which = which if len(known) > 1 else 'not' * bool(behind)
         text += f'; {which} better than the strongest control'.replace('  ', ' ')
-        text += f', {best}, {controls[best]:.3f}'
+        text += f', {best}, {reached:.3f}'
     return f'{text}.'
 
 

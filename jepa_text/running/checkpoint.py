@@ -52,13 +52,7 @@ class Checkpointer:
     method. Raises OSError if the folder cannot be used.
     """
 
-    def __init__(
-        self,
-        folder,
-        *,
-        keep=Config.keep,
-        keep_at_steps=Config.keep_at_steps,
-    ):
+    def __init__(self, folder, *, keep=Config.keep, keep_at_steps=Config.keep_at_steps):
         self.folder = restore.folder_of(folder)
         self._is_local = not addresses.is_address(self.folder)
         self._saving = self._failure = None

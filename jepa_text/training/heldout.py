@@ -172,15 +172,7 @@ class Evaluator:
     """
 
     def __init__(
-        self,
-        networks,
-        rows,
-        tokenizer,
-        mesh,
-        *,
-        batch_size,
-        rate=Config.rate,
-        max_rows=0,
+        self, networks, rows, tokenizer, mesh, *, batch_size, rate=Config.rate, max_rows=0
     ):
         self.rows, self.mesh, self.batch_size = rows, mesh, batch_size
         self.special_ids = tokenizer.special_ids

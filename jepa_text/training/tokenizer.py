@@ -130,8 +130,7 @@ def _make(parsed, partial, folder, others):
         trained_on, left_out = _sample(parsed, 'train', parsed.sample.bytes)
         _check_sample(trained_on, parsed, left_out)
         print(
-            f'training on {trained_on.bytes:,} of {trained_on.read:,} bytes',
-            flush=True,
+            f'training on {trained_on.bytes:,} of {trained_on.read:,} bytes', flush=True
         )
         tokenizer = training.train(trained_on, **dataclasses.asdict(parsed.train))
         notes = [*_training_notes(tokenizer, trained_on, parsed.train), *left_out]

@@ -256,10 +256,7 @@ def test_command_line_models_and_tasks(folder):
     flags = [f'--config={root}/configs/analyze.py:{argument}', '--workdir=x']
     found = main.read(['jepa-text', 'analyze', *flags]).config
     assert found['models'] == [f'{folder}/a-0', 'hf:x/y']
-    assert found['tasks'] == [
-        dict(name='bundled'),
-        dict(name='sst2', path='GLUE/SST-2'),
-    ]
+    assert found['tasks'] == [dict(name='bundled'), dict(name='sst2', path='GLUE/SST-2')]
 
 
 def test_run_names():

@@ -7,17 +7,8 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from jepa_text.analysis import (
-    figures,
-    findings,
-    measuring,
-    page,
-    probes,
-    verdicts,
-)
-from jepa_text.analysis import (
-    results as measured,
-)
+from jepa_text.analysis import figures, findings, measuring, page, probes, verdicts
+from jepa_text.analysis import results as measured
 from jepa_text.evaluation import controls
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.measures import correlations, statistics

@@ -336,10 +336,7 @@ def test_a_complete_folder_is_locked_until_it_is_renamed(tmp_path, monkeypatch):
     real = partial.atomic.flush_tree
 
     def flush(folder):
-        with (
-            open(folder / partial.LOCK) as other,
-            pytest.raises(BlockingIOError),
-        ):
+        with open(folder / partial.LOCK) as other, pytest.raises(BlockingIOError):
             locks.take(other, wait=False)
         real(folder)
 

@@ -216,6 +216,7 @@ def test_a_dry_run_prints_the_plan_without_reading_weights(place, capsys, monkey
     printed = capsys.readouterr().out
     assert '8 members remain to be trained, 32 steps in total.' in printed
     assert re.search(r'controls +sea +0 +0 +\d+ ', printed)
+    assert re.search(r'about [\d.e-]+ hours on this machine \(core:\d+\)', printed)
     assert not (place / 'dry').exists()
 
 

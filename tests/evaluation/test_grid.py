@@ -63,6 +63,21 @@ def test_the_schedule_is_piecewise_linear():
     assert Finetuning(steps=1).factors().tolist() == [1.0]
 
 
+def test_the_head_has_a_rate_of_its_own(rows):
+    """After one step, its updates are larger by this factor, and no others."""
+    before = grid.Grid(examined.model(), KIND, Finetuning(steps=1))
+    moved = []
+    for factor in (1.0, 8.0):
+        options = dict(steps=1, warmup_fraction=0.0, head_rate=factor)
+        ((params, _),) = trained(rows, MEMBERS[:1], **options).values()
+        head = before.head(MEMBERS[0].seed)
+        moved.append(jax.tree.map(lambda x, y: x - y, params.pop(base.HEAD), head))
+        moved.append(params)
+    jax.tree.map(np.testing.assert_array_equal, moved[1], moved[3])
+    for one, other in zip(jax.tree.leaves(moved[0]), jax.tree.leaves(moved[2])):
+        np.testing.assert_allclose(8 * one, other, atol=2e-6)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('width', [2, 3, 4])
 def test_members_trained_together_equal_members_trained_alone(rows, width):

@@ -11,13 +11,7 @@ from scipy import stats
 from sklearn.feature_extraction import text
 
 from jepa_text.evaluation import config as settings
-from jepa_text.evaluation import (
-    controls,
-    evaluate,
-    examiner,
-    finetune_command,
-    zero_shot,
-)
+from jepa_text.evaluation import controls, evaluate, examiner, finetune_command, zero_shot
 from jepa_text.evaluation.controls import baselines
 from jepa_text.evaluation.results import selection
 from jepa_text.evaluation.sets import task as tasks
@@ -74,10 +68,7 @@ def test_correlations_equal_scipy(tmp_path, given, pool):
     ((member, found),) = made.run([zero_shot.MEMBER])
     test, standard = made.task.test, found.outcome['test']['standard']
     said = cosines(made.model.encode(test.first + test.second, pool=pool), test)
-    wanted = (
-        stats.spearmanr(said, test.target)[0],
-        stats.pearsonr(said, test.target)[0],
-    )
+    wanted = (stats.spearmanr(said, test.target)[0], stats.pearsonr(said, test.target)[0])
     reached = [standard[name] for name in ('spearman', 'pearson')]
     np.testing.assert_allclose(reached, wanted, atol=1e-6)
     np.testing.assert_allclose(found.predictions, said, atol=1e-6)

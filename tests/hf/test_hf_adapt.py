@@ -10,14 +10,7 @@ import pytest
 from hf_cases import CASES, WORDS, V
 from numpy.testing import assert_allclose, assert_array_equal
 from references import make_hf
-from test_hf_import import (
-    check_logits,
-    expected,
-    flat,
-    folder,
-    logits_of,
-    tensors_of,
-)
+from test_hf_import import check_logits, expected, flat, folder, logits_of, tensors_of
 
 from jepa_text.data import tokenizers
 from jepa_text.hf import adapt, load, sentence

@@ -17,13 +17,7 @@ from test_hf_import import check_logits, tensors_of, their_logits
 from jepa_text import main
 from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import roles
-from jepa_text.hf import (
-    card,
-    files,
-    to_family,
-    vocabulary,
-    weights,
-)
+from jepa_text.hf import card, files, to_family, vocabulary, weights
 from jepa_text.hf import load as hf_load
 from jepa_text.hf.families import FAMILIES
 from jepa_text.models import transformer

@@ -8,10 +8,7 @@ from jepa_text.measures import cloud, similarity
 RNG = np.random.default_rng(0)
 FIRST_ND = RNG.normal(size=(60, 7)) + 3
 SECOND_ND = FIRST_ND[:, :5] + RNG.normal(size=(60, 5))
-MEASURES = [
-    similarity.linear_cka,
-    similarity.unbiased_cka,
-]
+MEASURES = [similarity.linear_cka, similarity.unbiased_cka]
 every = pytest.mark.parametrize('measure', MEASURES, ids=lambda f: f.__name__)
 
 

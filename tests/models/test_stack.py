@@ -31,13 +31,7 @@ class Trunk(nn.Module):
     @nn.compact
     def __call__(self, hidden_BLD):
         return stack.run(
-            Counted,
-            LAYER,
-            hidden_BLD,
-            (),
-            (0, 0, 0),
-            scan=self.scan,
-            remat=self.remat,
+            Counted, LAYER, hidden_BLD, (), (0, 0, 0), scan=self.scan, remat=self.remat
         )[0]
 
 

@@ -336,8 +336,7 @@ def test_the_target_gets_and_passes_no_gradient():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    'predictor, distance',
-    [('mlp', 'cosine'), ('transformer', 'info_nce')],
+    'predictor, distance', [('mlp', 'cosine'), ('transformer', 'info_nce')]
 )
 def test_hybrid_options_train_the_encoder(predictor, distance):
     objective = build(

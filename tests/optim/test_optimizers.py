@@ -41,9 +41,7 @@ def tree(seed, shapes=SHAPES):
     """Normal values in the shapes of a small network with three stacked layers."""
     rng = np.random.default_rng(seed)
     return jax.tree.map(
-        lambda shape: jnp.float32(rng.normal(size=shape)),
-        shapes,
-        is_leaf=is_shape,
+        lambda shape: jnp.float32(rng.normal(size=shape)), shapes, is_leaf=is_shape
     )
 
 
@@ -289,10 +287,7 @@ def test_an_update_is_the_same_on_one_device_and_on_four():
 @pytest.mark.parametrize(
     'section, message',
     [
-        (
-            dict(name='moun'),
-            "optimizer='moun'. Did you mean 'muon'.*: adamw, muon, sgd",
-        ),
+        (dict(name='moun'), "optimizer='moun'. Did you mean 'muon'.*: adamw, muon, sgd"),
         (dict(name='sgd', momentum=1.5), 'momentum=1.5 .* below 1'),
         (dict(name='muon', ns_lower=1.0), 'ns_lower=1.0 must be .* below 1'),
         (dict(name='muon', ns_steps=0), 'ns_steps=0 must be an integer at least 1'),

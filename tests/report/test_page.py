@@ -214,6 +214,12 @@ def test_scores_are_told_beside_the_strongest_control(values, told):
     controls = {'largest class': 0.5, 'TF-IDF': 0.8, 'lost': math.nan}
     said = report.scores('accuracy', values, controls)
     assert told in said and said.endswith(' the strongest control, TF-IDF, 0.800.')
-    losses = report.scores('loss', {'a': (0.4, 0.3, 0.5)}, controls, lower=True)
-    assert losses.startswith('loss: `a` 0.400 ± 0.100; better than the strongest control')
+    losses = report.scores('loss', {'a': (0.4, 0.32, 0.48)}, controls, lower=True)
+    assert losses.startswith('loss: `a` 0.400 ± 0.080; better than the strongest control')
+    # A control within the interval may be as good.
+    for low, which in ((0.79, 'not better'), (0.801, 'better')):
+        said = report.scores('accuracy', {'a': (0.81, low, 1.62 - low)}, controls)
+        assert f'; {which} than' in said
+    losses = report.scores('loss', {'a': (0.4, 0.2, 0.6)}, controls, lower=True)
+    assert '; not better than' in losses
     assert report.scores('loss', {'a': (math.nan,) * 3}, controls) == ''

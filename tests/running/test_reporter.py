@@ -110,10 +110,7 @@ def test_the_given_steps_are_recorded(tmp_path):
 
 
 def test_a_run_that_ends_first_still_leaves_its_trace(tmp_path):
-    with (
-        pytest.raises(KeyError),
-        reporter.Trace(tmp_path / 'profile', (1, 9)) as trace,
-    ):
+    with pytest.raises(KeyError), reporter.Trace(tmp_path / 'profile', (1, 9)) as trace:
         trace.run(lambda: 0, 1)
         raise KeyError
     assert list((tmp_path / 'profile').rglob('*.xplane.pb'))

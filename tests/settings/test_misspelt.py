@@ -20,7 +20,6 @@ PRESETS = list(config_file.shared('toy').PRESETS)
 # (command, file, argument): every objective, size and case once.
 SHIPPED = [
     ('study', 'quickstart', None),
-    ('study', 'collapse', None),
     *(('train', 'toy', preset) for preset in PRESETS),
     *(('train', 'pretrain', f'{preset},size=35m') for preset in PRESETS),
     *(('train', 'pretrain', f'clm_mlm,size={size}') for size in ('210m', '610m', '1b')),

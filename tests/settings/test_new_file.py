@@ -14,11 +14,7 @@ from jepa_text.settings import config_file, schema
 
 PLACES = [
     *(name for name in config_file.shipped() if name not in ('cpt', 'toy')),
-    *(
-        'cpt:runs/a',
-        'cpt:hf:a/b,size=toy',
-        'evaluate:models=a,b,tasks=c.csv,size=toy',
-    ),
+    *('cpt:runs/a', 'cpt:hf:a/b,size=toy', 'evaluate:models=a,b,tasks=c.csv,size=toy'),
     *(f'toy:{name}' for name in config_file.shared('toy').PRESETS),
     *(f'pretrain:mlm,size={size}' for size in ('toy', '35m', '210m', '1b')),
 ]

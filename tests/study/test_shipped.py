@@ -56,8 +56,7 @@ def test_every_claim_can_be_measured_at_some_scale_of_its_study(name):
 
 
 @pytest.mark.parametrize(
-    'scale',
-    [pytest.param(one, marks=pytest.mark.slow) for one in SCALES],
+    'scale', [pytest.param(one, marks=pytest.mark.slow) for one in SCALES]
 )
 @pytest.mark.parametrize('name', NAMES)
 def test_every_run_of_every_study_can_be_planned(name, scale):

@@ -9,15 +9,7 @@ import pytest
 from config_of import share_of_clm
 
 from jepa_text.report import plots
-from jepa_text.study import (
-    arms,
-    curves,
-    finetuned,
-    outcomes,
-    papers,
-    report,
-    verdicts,
-)
+from jepa_text.study import arms, curves, finetuned, outcomes, papers, report, verdicts
 
 
 def loss(config):

@@ -337,10 +337,7 @@ def test_moments_are_kept_if_they_fit(folder, old, tmp_path):
     """With another objective, whose own modules are new."""
     section = dict(name='hybrid', predictor_width=16)
     config = config_of(
-        folder,
-        old,
-        init_from=dict(optimizer='kept'),
-        phases=(dict(objective=section),),
+        folder, old, init_from=dict(optimizer='kept'), phases=(dict(objective=section),)
     )
     _, state = begun(config, tmp_path / 'new')
     assert int(state.step) == 0

@@ -45,22 +45,14 @@ def test_a_folder_of_text_becomes_a_tokenizer(texts, tmp_path, capsys):
     assert tokenize(out, 'vocab_size=400', every, compare) == 0
     made, said = tokenizers.load(out), report(out)
     assert made.vocab_size <= 400 and said['fingerprint'] == made.fingerprint
-    assert sorted(p.name for p in out.iterdir()) == [
-        'report.json',
-        'tokenizer.json',
-    ]
+    assert sorted(p.name for p in out.iterdir()) == ['report.json', 'tokenizer.json']
     assert said['measured_on']['what'] == 'held-out text'
     assert said['trained_on']['documents'] + said['measured_on']['documents'] == 2600
     ours, bundled = said['tokenizers'].values()
     assert ours['counts']['bytes'] == bundled['counts']['bytes']
     assert ours['counts']['words'] == 10 * said['measured_on']['documents']
     printed = capsys.readouterr().out
-    for line in (
-        'tokens per word',
-        'bytes per token',
-        'share unknown',
-        'bundled',
-    ):
+    for line in ('tokens per word', 'bytes per token', 'share unknown', 'bundled'):
         assert line in printed
     assert f'{ours["fertility"]["bytes_per_token"]:.3f}' in printed
     assert 'trained bpe on' in printed

@@ -178,8 +178,4 @@ def paper(lengths, row_length, rng):
     return _cut(lengths, starts[starts < lengths.sum()], rows)
 
 
-PACKINGS = {
-    'best_fit': best_fit,
-    'concat': concat,
-    'paper': paper,
-}
+PACKINGS = {'best_fit': best_fit, 'concat': concat, 'paper': paper}

@@ -104,10 +104,7 @@ def listed(path, suffixes):
     client = package('huggingface_hub', name).HfApi()
     with _clear_errors(path):
         info = client.dataset_info(
-            name,
-            revision=revision,
-            expand=['sha', 'gated'],
-            timeout=TIMEOUT,
+            name, revision=revision, expand=['sha', 'gated'], timeout=TIMEOUT
         )
         if info.gated:  # It can be listed without permission to read it.
             client.auth_check(name, repo_type='dataset')

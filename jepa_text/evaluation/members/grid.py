@@ -122,11 +122,8 @@ class Grid:
                 bar.update((start + len(group)) * recipe.steps)
                 for index, member in enumerate(group):
                     trained = jax.tree.map(lambda x, i=index: x[i], state[0])
-                    yield (
-                        member,
-                        self._final_params(trained, member, used),
-                        losses_ST[index],
-                    )
+                    trained = self._final_params(trained, member, used)
+                    yield member, trained, losses_ST[index]
 
     def lowered(self, rows, count):
         """Lowers the step of `count` members on the longest of the rows."""
@@ -260,6 +257,9 @@ def step(network, kind, recipe, state, rate, batch):
     scale = jnp.minimum(1.0, recipe.clip_norm / (norm + 1e-6))
     grads = jax.tree.map(lambda g: (g * scale).astype(g.dtype), grads)
     updates, opt_state = recipe.optimizer().update(grads, opt_state, params)
+    if base.HEAD in updates:
+        head = jax.tree.map(lambda u: recipe.head_rate * u, updates[base.HEAD])
+        updates = updates | {base.HEAD: head}
     params = jax.tree.map(
         lambda p, u: (p + rate.astype(p.dtype) * u).astype(p.dtype), params, updates
     )

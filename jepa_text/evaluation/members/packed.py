@@ -18,14 +18,29 @@ from jepa_text.data.rows import packing
 
 LONGER = 1, 2, 4  # candidate row lengths, as multiples of the longest text
 DRAWS = 2048  # maximum number of batches that the shape is estimated from
+COMPILED = 8  # numbers of rows, at equal distances, that a batch can have
 
 
 class Shape(NamedTuple):
-    """Shape of the packed encoder input of a batch; `texts` is the maximum per row."""
+    """Shape of the largest packed encoder input of the batches.
+
+    A smaller batch has fewer `rows`: see `of`. `texts` is the maximum per row.
+    """
 
     rows: int
     length: int
     texts: int
+
+    def of(self, rows):
+        """Returns the Shape of a batch that needs so many rows, at most self.rows.
+
+        Each number of rows is compiled, so there are few of them.
+
+        >>> [Shape(20, 64, 8).of(rows).rows for rows in (11, 12, 13, 20)]
+        [12, 12, 15, 20]
+        """
+        step = -(-self.rows // COMPILED)
+        return self._replace(rows=min(-(-rows // step) * step, self.rows))
 
 
 def shape_of(lengths_N, index_TB, maximum, width):
@@ -51,23 +66,23 @@ def shape_of(lengths_N, index_TB, maximum, width):
         for index_B in index_TB
     ]
     padded = [Shape(len(b), batching.padded(max(b), maximum), 1) for b in batches]
-    padded_cost = np.mean([_cost(shape, width) for shape in padded])
     longest = batching.padded(max(map(max, lengths_N)), maximum)
-    shapes = []
+    # None comes first, so it is taken unless packed rows cost less.
+    costs = {None: _cost(padded, width)}
     for length in sorted({min(times * longest, maximum) for times in LONGER}):
         counts = [np.bincount(_rows_of(batch, length)) for batch in batches]
-        shapes.append(Shape(max(map(len, counts)), length, int(max(map(max, counts)))))
-    best = min(shapes, key=lambda shape: _cost(shape, width))
-    return best if _cost(best, width) < padded_cost else None
+        shape = Shape(max(map(len, counts)), length, int(max(map(max, counts))))
+        costs[shape] = _cost((shape.of(len(count)) for count in counts), width)
+    return min(costs, key=costs.get)
 
 
 def batches(padded, shape):
     """Adds packed inputs of this Shape to the collated batches of several members.
 
     The added packed_tokens, packed_segment_ids, packed_positions (and packed_types) are
-    [R, P]. places_BL is the position of each token of the batch in these, flattened to
-    one row; R P for padding. If one of the batches does not fit, each text of all batches
-    gets a row of its own.
+    [R, P], with as many rows as the largest of the batches needs. places_BL is the
+    position of each token of the batch in these, flattened to one row; R P for padding.
+    If one of the batches does not fit, each text of all batches gets a row of its own.
     """
     length_SB = [(batch['segment_ids'] > 0).sum(axis=1) for batch in padded]
     row_SB = [_rows_of(length_B, shape.length) for length_B in length_SB]
@@ -75,6 +90,8 @@ def batches(padded, shape):
     if any(len(count) > shape.rows or max(count) > shape.texts for count in counts):
         shape = Shape(len(length_SB[0]), shape.length, 1)
         row_SB = [np.arange(shape.rows)] * len(padded)
+    else:
+        shape = shape.of(max(map(len, counts)))
     return [
         batch | _packed(batch, row_B, length_B, shape)
         for batch, row_B, length_B in zip(padded, row_SB, length_SB)
@@ -113,5 +130,6 @@ def _rows_of(length_B, row_length):
     return row_B
 
 
-def _cost(shape, width):
-    return shape.rows * shape.length * (6 * width + shape.length)
+def _cost(shapes, width):
+    """Returns the total cost of batches of these shapes; see shape_of."""
+    return sum(s.rows * s.length * (6 * width + s.length) for s in shapes)

@@ -38,14 +38,7 @@ TASKS = {
 
 
 def make(
-    path='',
-    qrels='',
-    pairs='',
-    document='',
-    query='',
-    protocol='full',
-    task='',
-    seed=0,
+    path='', qrels='', pairs='', document='', query='', protocol='full', task='', seed=0
 ):
     """Makes a retrieval task: one of TASKS by `task`, or the set at `path`.
 

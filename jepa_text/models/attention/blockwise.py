@@ -97,9 +97,7 @@ def _backward(causal, window, keep, saved, d_out_BGRLK):
         return d_q_BGRLK, (d_k_BGNK.astype(dtype), d_v_BGNK.astype(dtype))
 
     d_q_BGRLK, d_parts = jax.lax.scan(
-        block,
-        jnp.zeros(q_BGRLK.shape, jnp.float32),
-        _blocks(k_BGMK, v_BGMK, positions),
+        block, jnp.zeros(q_BGRLK.shape, jnp.float32), _blocks(k_BGMK, v_BGMK, positions)
     )
     d_k_BGMK, d_v_BGMK = (rearrange(d, 'C B G N K -> B G (C N) K') for d in d_parts)
     return d_q_BGRLK.astype(dtype), d_k_BGMK, d_v_BGMK, None

@@ -12,15 +12,7 @@ SPLITS, MULTIPLE, RUNS, KEEPS = True, 1, False, False
 
 
 def attend(
-    q_BLHK,
-    k_BLGK,
-    v_BLGK,
-    segment_ids_BL,
-    order_BL,
-    positions_BL=None,
-    *,
-    causal,
-    window,
+    q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, positions_BL=None, *, causal, window
 ):
     """Computes two matrix products with a softmax in between."""
     mask_BLM = masks.visible(segment_ids_BL, causal, order_BL, window, positions_BL)

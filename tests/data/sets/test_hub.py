@@ -54,11 +54,7 @@ ERRORS = [
     ('lab/script', 'FileNotFoundError', "'hub:lab/script@refs/convert/parquet'"),
     (f'lab/script/big@{hub.CONVERTED}', 'FileNotFoundError', 'only a part of its'),
     (f'lab/script@{hub.CONVERTED}', 'ValueError', 'several configs: big, en. Say'),
-    (
-        'lab/glue/sst2@v7',
-        'FileNotFoundError',
-        '@v7 does not exist',
-    ),
+    ('lab/glue/sst2@v7', 'FileNotFoundError', '@v7 does not exist'),
     ('lab/none', 'FileNotFoundError', 'hub:lab/none does not exist'),
     ('lab/gated', 'PermissionError', 'accept the terms on its page'),
     ('lab/nothing', 'FileNotFoundError', 'no files that can be read here'),

@@ -34,11 +34,7 @@ def test_counts_by_hand():
     assert found['fertility']['bytes_per_token'] == pytest.approx(23 / 7)
     assert found['unknown']['count'] == 3
     assert found['unknown']['share'] == pytest.approx(3 / 7)
-    assert found['vocabulary'] == {
-        'entries': 4,
-        'used': 2,
-        'share_used': 0.5,
-    }
+    assert found['vocabulary'] == {'entries': 4, 'used': 2, 'share_used': 0.5}
 
 
 def test_byte_level_has_no_unknown_tokens():
