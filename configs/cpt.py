@@ -17,6 +17,7 @@ import hashlib
 from pathlib import Path
 from typing import Literal
 
+from jepa_text.hf import files
 from jepa_text.settings.config_file import shared
 
 PAPER = (2000, 12_000, 22_000)  # steps
@@ -30,11 +31,12 @@ def get_config(
     size: Literal['paper', 'toy'] = 'paper',
 ):
     """Returns the config of further steps, by default 12,000 or, if a toy, 100, from
-    'hf:NAME' or the workdir of a run."""
+    'hf:NAME', the workdir of a run, or the name of a shipped model."""
     steps = steps or (100 if size == 'toy' else 12_000)
     config = shared('pretrain').get_config('mlm', size='210m')
     del config.plan
     config.name = f'cpt_{objective}_{steps}'
+    start = files.named(start)
     config.init_from = dict(path=start)
     config.steps = steps
     config.phases = (dict(objective=dict(name=objective, rate=0.4, sampler='iid')),)

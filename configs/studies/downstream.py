@@ -67,6 +67,6 @@ def get_config(
         config.data.update(row_length=64, batch_size=4)
         config.model = dict(name='transformer', preset='tiny', scan=False)
     config.steps = steps
-    exam |= dict(learning_rates=(3e-4, 1e-3), seeds=1, finetuning=finetuning)
+    exam |= dict(learning_rates=(1e-3, 3e-3), seeds=1, finetuning=finetuning)
     config.examine = dict(finetuned=exam)
     return config

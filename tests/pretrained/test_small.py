@@ -12,6 +12,7 @@ import pytest
 
 import jepa_text as jt
 from jepa_text.hf import files
+from jepa_text.settings import config_file
 
 PASSAGES = (
     'Alice was beginning to get very tired of sitting by her sister on the bank, and of '
@@ -78,3 +79,7 @@ def share(words, answers):
     """The share of the words that are among their answers."""
     pairs = zip(words, answers, strict=True)
     return sum(word in some for word, some in pairs) / len(words)
+
+
+def test_its_training_continues_by_its_name():
+    assert config_file.read('cpt:small,size=toy')['init_from']['path'] == 'hf:small'
