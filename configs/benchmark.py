@@ -28,6 +28,7 @@ CASES = {
     'peer': (
         _case('mlm by transformers', MLM, side='transformers'),
         _case('mlm', MLM, 'mlm by transformers'),
+        _case('its masked head', MLM, 'mlm', side='transformers', masked_head=True),
         _case('clm by transformers', CLM, side='transformers'),
         _case('clm', CLM, 'clm by transformers'),
     ),

@@ -44,6 +44,9 @@ class Settings:
     mesh: sharding.Config = section(sharding.Config, 'the device mesh')
     telemetry: diagnostics.Config = section(diagnostics.Config, 'diagnostics')
     compile: bool = field(True, 'use torch.compile in the cases of transformers')
+    masked_head: bool = field(
+        False, "transformers' head scores masked positions only, as ours does"
+    )
     warmup_steps: int = field(3, 'steps before timing starts', minimum=1)
     steps_a_round: int = field(8, 'timed steps per round', minimum=1)
 

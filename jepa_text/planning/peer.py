@@ -2,7 +2,8 @@
 
 EuroBERT (masked) or Llama (causal) of the trunk's sizes, configured as commonly used:
 scaled-dot-product attention, torch.compile, fused AdamW, gradient clipping; bfloat16 by
-autocast on a GPU, float32 on a CPU. The head scores every position, as in that library.
+autocast on a GPU, float32 on a CPU. The head scores every position, as in that library,
+or with `masked_head` masked positions only, which users of it would have to write.
 Rows are full, so attention gets no mask: with the causal one that torch.compile would
 create, flash kernels do not run.
 """
@@ -45,7 +46,9 @@ class Peer:
             model = transformers.EuroBertForMaskedLM(config)
         self._device = 'cuda' if torch.cuda.is_available() else 'cpu'
         self._torch, self._model = torch, model.to(self._device).train()
-        self._run = torch.compile(self._model) if case['compile'] else self._model
+        self._is_sparse = case['masked_head']
+        run = self._masked_loss if self._is_sparse else self._loss
+        self._run = torch.compile(run) if case['compile'] else run
         parameters = inspect.signature(adam.adamw).parameters.values()
         rules = {one.name: one.default for one in parameters} | case['optimizer']
         self._optimizer = torch.optim.AdamW(
@@ -73,13 +76,21 @@ class Peer:
         )
         for _ in range(count):
             with bfloat16:
-                loss = self._run(**next(self._batches)).loss
+                loss = self._run(**next(self._batches))
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._clip)
             self._optimizer.step()
             self._optimizer.zero_grad(set_to_none=True)
         if self._device == 'cuda':
             torch.cuda.synchronize()
+
+    def _loss(self, **batch):
+        return self._model(**batch).loss
+
+    def _masked_loss(self, input_ids, labels, places):
+        hidden = self._model.model(input_ids=input_ids).last_hidden_state
+        logits = self._model.lm_head(hidden.flatten(0, 1)[places])
+        return self._torch.nn.functional.cross_entropy(logits.float(), labels)
 
     def memory(self):
         """Peak memory in bytes of the GPU, or of the process on a CPU."""
@@ -94,6 +105,9 @@ class Peer:
             'input_ids': batch['inputs'],
             'labels': batch['tokens'] if causal else masked,
         }
+        if self._is_sparse:
+            places = np.flatnonzero(masked >= 0)
+            arrays |= {'labels': masked.ravel()[places], 'places': places}
         return {
             key: self._torch.tensor(array, dtype=self._torch.long, device=self._device)
             for key, array in arrays.items()

@@ -126,3 +126,17 @@ def test_peer_computes_the_same_without_a_mask(objective):
         own = work._model(**batch).loss.item()
     work._model.set_attn_implementation('sdpa')
     assert own == pytest.approx(work._model(**batch).loss.item(), rel=1e-5)
+
+
+@pytest.mark.peer
+def test_a_masked_head_of_the_peer_has_the_same_loss():
+    pytest.importorskip('torch')
+    pytest.importorskip('transformers')
+    made = config('peer', compile=False).to_dict()
+    named = dict(name='x', side='transformers', objective=dict(name='mlm'))
+    losses = []
+    for masked_head in (False, True):
+        case = benchmark.resolve_case(made, named | dict(masked_head=masked_head))
+        work = worker.make(case)
+        losses.append(work._run(**next(work._batches)).item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
