@@ -6,7 +6,7 @@ The sets are those that launch/small_corpus.py writes to `sets`; `only=trec,film
 some of them. Four learning rates with two seeds each, five seeds at the rate that is best
 on validation, at most 300 steps of 32 rows of 128 tokens: at most 9,600 examples, from
 which the controls learn, too. So few steps need a head that learns faster than the rest:
-ten times gained 0.04 to 0.05 on training examples held out (LOG.md). Controls are TF-IDF,
+ten times gained about 0.04 on training examples held out (LOG.md). Controls are TF-IDF,
 the bag of the model's own embeddings, the network with random weights, and the most
 frequent tag of a word. A further model, as hf:FOLDER, is compared with the first.
 """
