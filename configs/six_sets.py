@@ -29,7 +29,7 @@ TASKS = {
 # Mean over tokens and a layer with GELU, as a EuroBERT has, for models of any family.
 FINETUNING = dict(steps=300, epochs=100, head_rate=10.0, max_length=128)
 FINETUNING |= dict(pool='mean', act='gelu')
-RATES = (3e-4, 1e-3, 3e-3, 1e-2)
+RATES = (1e-4, 3e-4, 1e-3, 3e-3)
 
 
 def tasks(sets, only=()):

@@ -185,7 +185,7 @@ size=toy, where there is one, takes minutes on two cores. CONFIG is one of
 
 {configs}
 
-PRESET of toy, small, small_gpu and pretrain is one of
+PRESET of toy, small and pretrain is one of
 
 {presets}"""
 USAGE = """jepa-text COMMAND CONFIG[:ARGUMENTS] --workdir=DIR [--config.KEY=VALUE ...]

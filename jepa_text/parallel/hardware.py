@@ -8,8 +8,8 @@ as quoted by others in spring 2026, of TPUs orders of magnitude for Google Cloud
 USA, not confirmed. They change monthly, so budgets should use current ones (`--price`).
 
 The default MFU is REACHED times a bound (planning/roofline.py): that of an MLM step of
-610m, as compiled for eight H200s, with the speeds of the chip; for the T4 that of
-configs/small_gpu.py, compiled for it. It is not measured.
+610m, as compiled for eight H200s, with the speeds of the chip; for the T4 that of 35m, in
+float32. It is not measured.
 """
 
 import dataclasses

@@ -1,11 +1,9 @@
 """Descriptions of absent devices for compilers: GPU specifications, TPU slices.
 
 A TPU target is given by its slice name, an NVIDIA GPU by the specification below. Figures
-of B200, H200, H100 and A100 are those of XLA's own specifications
-(github.com/openxla/xla, xla/backends/gpu/target_config/specs). L4 and T4 have none there;
-their figures are from NVIDIA's data sheets and the CUDA programming guide. XLA uses them
-to lay out kernels; nothing is measured. Memory, bandwidth and compute capability are
-those of hardware.CHIPS.
+are those of XLA's own specifications (github.com/openxla/xla,
+xla/backends/gpu/target_config/specs). XLA uses them to lay out kernels; nothing is
+measured. Memory, bandwidth and compute capability are those of hardware.CHIPS.
 """
 
 import dataclasses
@@ -51,27 +49,6 @@ TARGETS = {
         shared=167936,
         l2=41943040,
         links=12,
-        accelerated=False,
-    ),
-    'l4': Target(
-        name='NVIDIA L4',
-        cores=58,
-        clock=2.04,
-        threads=1536,
-        shared=102400,
-        l2=50331648,
-        links=0,
-        accelerated=False,
-    ),
-    't4': Target(
-        name='Tesla T4',
-        cores=40,
-        clock=1.59,
-        units=64,
-        threads=1024,
-        shared=65536,
-        l2=4194304,
-        links=0,
         accelerated=False,
     ),
 }

@@ -44,6 +44,19 @@ def test_a_bigram_shift_moves_two_neighbors():
         assert not label or places[1] == places[0] + 1
 
 
+def test_odd_words_replace_a_quarter_by_words_of_the_texts():
+    found, other = sentence_sets.odd_words(TEXTS), sentence_sets.odd_words(TEXTS, seed=1)
+    assert abs(np.sum(found.labels_N) - len(found.texts) / 2) <= 1
+    assert found.texts != other.texts
+    known = Counter(word for text in TEXTS for word in text.split())
+    for text, label, source in zip(*found):
+        new, old = text.split(), TEXTS[source].split()
+        assert (text == TEXTS[source]) == (label == 0)
+        assert set(new) <= set(known) and (new[0], new[-1]) == (old[0], old[-1])
+        assert sum(map(str.__ne__, new, old)) <= -(-(len(old) - 2) // 4)
+        assert len(new) == len(old)
+
+
 @every
 @pytest.mark.parametrize(
     ('text', 'first', 'last'),

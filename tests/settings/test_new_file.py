@@ -117,7 +117,6 @@ def test_adapting_trains(folder, tmp_path, capsys):
         ('toy:mlm,clm', "'clm' has no key; write KEY=clm. Available: none"),
         ('pretrain:sise=35m', "does not take 'sise'. Did you mean 'size'"),
         ('pretrain:size=7b', "size='7b'.* Available: 1b, 210m"),
-        ('small_gpu:mlm,gpu=h100', "gpu='h100'.* Available: l4, t4"),
         ('cpt', "cpt requires 'start'"),
         ('cpt:runs/a,steps=2k', "steps='2k' must be an integer"),
         ('evaluate:models=a,models=b', "'models' is given twice"),

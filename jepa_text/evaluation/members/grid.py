@@ -77,7 +77,7 @@ class Grid:
         self._unrolled = encoder.scan and is_cpu and 'layers' in params
         if self._unrolled:
             params = transformer.unstack_layers(params)
-        self.encoder_params = self._cast(params)
+        self.encoder_params = self._cast(with_unit_norm(params))
 
     def head(self, seed):
         """Initializes the head's parameters from a seed; {} for a kind without head."""
@@ -286,6 +286,21 @@ def gradients(network, kind, recipe, params, batch, dropout):
     parts = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), inputs)
     keys = jax.random.split(dropout, recipe.microbatches)
     return losses.cached_value_and_grad(outputs, loss_of, params, (parts, keys))
+
+
+def with_unit_norm(params):
+    """Returns an encoder's parameters with the last norm, if any, scaled to unit size.
+
+    A tied LM head makes it small, here 0.1. Vectors of that size would take the head of a
+    task, which starts at random, ten times as many steps (LOG.md).
+
+    >>> with_unit_norm({'norm': {'scale': jnp.array([1.0, 7.0])}})['norm']['scale'] * 5
+    Array([1., 7.], dtype=float32)
+    """
+    if 'norm' not in params:
+        return params
+    size = jnp.sqrt(jnp.mean(jnp.square(params['norm']['scale'])))
+    return {**params, 'norm': jax.tree.map(lambda x: x / size, params['norm'])}
 
 
 class InUse(NamedTuple):

@@ -3,18 +3,21 @@
     word_content    which of some words does it contain? (SentEval's WC)
     bigram_shift    were two neighboring words swapped? (BShift)
     word_order      were the words shuffled?
+    odd_words       was a quarter of the words replaced by words of other texts? (SOMO)
 
 After Conneau et al. 2018 (1805.01070). Each source sentence is used once, so that a
 random split never has a sentence on both sides, changed or not; the vocabulary is drawn
 from all sentences.
 
-A bag of words or tokens is at chance on bigram_shift and word_order. This is why the
-first and the last word stay in place: their capital letter, their full stop and their
-missing space would reveal that they had been moved. Report it alongside the model.
+A bag of words or tokens is at chance on bigram_shift and word_order, and near it on
+odd_words, whose new words have the frequencies of the old ones. This is why the first
+and the last word stay in place: their capital letter, their full stop and their missing
+space would reveal that they had been moved. Report it alongside the model.
 
 In scripts without spaces, words are letters (words.pieces).
 """
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -82,6 +85,18 @@ def word_order(texts, seed=0):
     return _half_changed(texts, _shuffle, seed)
 
 
+def odd_words(texts, seed=0):
+    """Replaces a quarter of the words of half of the texts, which get label 1.
+
+    New words are drawn from the words of all texts, and so by their frequency.
+
+    >>> sorted(odd_words(['a b c d e f', 'u v w x y z']).labels_N.tolist())
+    [0, 1]
+    """
+    pool = [piece for text in texts for piece in words.pieces(text)[0][1:-1]]
+    return _half_changed(texts, functools.partial(_replace, pool=pool), seed)
+
+
 def _half_changed(texts, change, seed):
     """Changes a random half of the texts that can be changed, and keeps their order.
 
@@ -122,3 +137,10 @@ def _shuffle(pieces, rng):
     while changed == inner:
         changed = [inner[i] for i in rng.permutation(len(inner))]
     return [pieces[0], *changed, pieces[-1]]
+
+
+def _replace(pieces, rng, pool):
+    changed, inner = list(pieces), range(1, len(pieces) - 1)
+    for i in rng.choice(inner, -(-len(inner) // 4), replace=False) if inner else ():
+        changed[i] = pool[rng.integers(len(pool))]
+    return changed if changed != pieces else None

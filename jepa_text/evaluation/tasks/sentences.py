@@ -13,9 +13,10 @@ from jepa_text.settings import resolve
 SETS = {
     'bigram_shift': sentence_sets.bigram_shift,
     'word_order': sentence_sets.word_order,
+    'odd_words': sentence_sets.odd_words,
     'word_content': sentence_sets.word_content,
 }
-SEEDED = ('bigram_shift', 'word_order')
+SEEDED = ('bigram_shift', 'word_order', 'odd_words')
 TEST_SHARE = 0.4
 
 
