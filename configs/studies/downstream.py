@@ -7,8 +7,8 @@ after the detour of arXiv 2605.12438; both objectives mixed by rows; JEPA + MLM,
 after a quarter of CLM (arXiv 2606.05173); and MLM with the FLOPs of JEPA + MLM. All take
 the same steps, an eighth of those of configs/small.py, with its model, optimizer and
 schedule, but a constant masking rate, so that members share what they can. Each is then
-fine-tuned on three of the sets of configs/six_sets.py, at the rate that is best for `small`
-on two of them and within a hundredth on the third.
+fine-tuned on three of the sets of configs/six_sets.py, at the one rate that is within a
+hundredth of the best for `small` on all of them.
 
     scale=small    five seeds, on the texts of launch/small_corpus.py in `corpus`
     scale=smoke    two seeds of a tiny model on the bundled corpus and its task: minutes
