@@ -15,6 +15,7 @@ PRECISIONS = ('float32', 'bfloat16', 'paper_bf16')
 # What identifies the training of a member in its result line.
 RECIPE = (
     *('steps', 'batch_size', 'warmup_fraction', 'head_rate', 'microbatches'),
+    'unit_norm',
     *('precision', 'b1', 'b2', 'eps', 'weight_decay', 'clip_norm'),
 )
 # The grid of arXiv 2507.00994, section 3: 6 learning rates x 5 seeds.
@@ -37,6 +38,9 @@ class Finetuning:
     )
     head_rate: float = field(
         1.0, 'learning rate of the head, as a multiple of that of the encoder', above=0
+    )
+    unit_norm: bool = field(
+        False, 'scale the last norm of the encoder to a root mean square of 1 first'
     )
     weight_decay: float = field(0.1, 'for kernels and embeddings', minimum=0)
     b1: float = field(0.9, "decay of Adam's first moment", minimum=0, below=1)

@@ -19,7 +19,6 @@ class Target:
     cores         streaming multiprocessors (SMs)
     clock         GHz
     units         float32 units per SM
-    threads       maximum threads per SM
     shared        bytes of shared memory per SM; a block may use 1 KiB less
     l2            bytes of L2 cache
     links         number of NVLink links
@@ -30,7 +29,6 @@ class Target:
     cores: int
     clock: float
     units: int = 128
-    threads: int = 2048
     shared: int = 233472
     l2: int = 52428800
     links: int = 18
@@ -96,7 +94,7 @@ gpu_device_info {{
   shared_memory_per_block: 49152
   shared_memory_per_core: {target.shared}
   shared_memory_per_block_optin: {optin}
-  threads_per_core_limit: {target.threads}
+  threads_per_core_limit: 2048
   core_count: {target.cores}
   fpus_per_core: {target.units}
   block_dim_limit_x: 2147483647

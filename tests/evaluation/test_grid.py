@@ -78,6 +78,19 @@ def test_the_head_has_a_rate_of_its_own(rows):
         np.testing.assert_allclose(8 * one, other, atol=2e-6)
 
 
+@pytest.mark.parametrize('unit_norm', [True, False])
+def test_with_a_unit_norm_the_scale_of_the_given_one_does_not_matter(rows, unit_norm):
+    model, losses = examined.model(), []
+    for factor in (1.0, 1 / 8):
+        encoder = model.params['encoder']
+        norm = jax.tree.map(lambda x, f=factor: x * f, encoder['norm'])
+        params = model.params | {'encoder': encoder | {'norm': norm}}
+        recipe = Finetuning(steps=3, batch_size=8, unit_norm=unit_norm)
+        made = grid.Grid(dataclasses.replace(model, params=params), KIND, recipe)
+        losses += [losses_T for *_, losses_T in made.train(rows, MEMBERS[:1])]
+    assert np.array_equal(*losses) == unit_norm
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('width', [2, 3, 4])
 def test_members_trained_together_equal_members_trained_alone(rows, width):

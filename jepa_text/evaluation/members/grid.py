@@ -77,7 +77,9 @@ class Grid:
         self._unrolled = encoder.scan and is_cpu and 'layers' in params
         if self._unrolled:
             params = transformer.unstack_layers(params)
-        self.encoder_params = self._cast(with_unit_norm(params))
+        if recipe.unit_norm:
+            params = with_unit_norm(params)
+        self.encoder_params = self._cast(params)
 
     def head(self, seed):
         """Initializes the head's parameters from a seed; {} for a kind without head."""
