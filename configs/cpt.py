@@ -4,12 +4,12 @@
     jepa-text train cpt:runs/clm,steps=2000,objective=mntp --workdir=runs/cpt
     jepa-text train cpt:runs/clm,steps=300,size=toy --workdir=runs/cpt
 
-The first word is the initial model. The objective is mlm or mntp, which predicts a masked
-token at the position before it, as decoders do. arXiv 2507.00994 (section 2.6) continues
-decoders with 2,000, 12,000 and 22,000 steps of MLM. As there, the learning rate decays
-over the last 2,000 of these steps, so that 2,000 only decay; any other number of steps
-decays over its last fifth. size=toy is for two cores and the bundled corpus. The model
-section, the vocabulary and tied heads are those of the initial model.
+The first word is the initial model. The objective is mlm, mntp, which predicts a masked
+token at the position before it, as decoders do, or clm, the control of both. arXiv
+2507.00994 (section 2.6) continues decoders with 2,000, 12,000 and 22,000 steps of MLM. As
+there, the learning rate decays over the last 2,000 of these steps, so that 2,000 only
+decay; any other number of steps decays over its last fifth. size=toy is for two cores and
+the bundled corpus. Model section, vocabulary and tied heads are the initial model's.
 --config.init_from.weights=new trains the same run from scratch.
 """
 
@@ -27,7 +27,7 @@ def get_config(
     start: str,
     *,
     steps: int | None = None,
-    objective: Literal['mlm', 'mntp'] = 'mlm',
+    objective: Literal['mlm', 'mntp', 'clm'] = 'mlm',
     size: Literal['paper', 'toy'] = 'paper',
 ):
     """Returns the config of further steps, by default 12,000 or, if a toy, 100, from
@@ -39,7 +39,8 @@ def get_config(
     start = files.named(start)
     config.init_from = dict(path=start)
     config.steps = steps
-    config.phases = (dict(objective=dict(name=objective, rate=0.4, sampler='iid')),)
+    masks = {} if objective == 'clm' else dict(rate=0.4, sampler='iid')
+    config.phases = (dict(objective=dict(name=objective, **masks)),)
     config.prepare.tokenizer = 'init_from'
     # Rows are tokenized with the initial model's tokenizer.
     folder = f'runs/rows-cpt-{_named(start)}'

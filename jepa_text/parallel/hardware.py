@@ -91,9 +91,9 @@ CHIPS = {
     # fitted to the 16,000 hours that the paper reports for 120,000 steps at 610M; its 15
     # base models would then take 10% more than reported. AMD Instinct MI250X data sheet.
     'mi250x': Chip(191.5e12, 64e9, 1.638e12, None, None, 0.105, 0.25, None, r'MI250'),
-    # A core of an AMD EPYC 9004, float32. The MFU is fitted to 3,300 tokens/s of
+    # A core of an AMD EPYC 9004, float32. The MFU is fitted to 3,030 tokens/s of
     # configs/small.py on two of them. It is for plans: no device of jax is one core.
-    'core': Chip(100e9, 4e9, 20e9, None, None, 0.64, 1.0, (0, 0), r'(?!)'),
+    'core': Chip(100e9, 4e9, 20e9, None, None, 0.42, 1.0, (0, 0), r'(?!)'),
 }
 
 

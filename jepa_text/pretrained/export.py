@@ -11,6 +11,7 @@ The folder is created atomically, after it was read back and gave the model's sc
 """
 
 import dataclasses
+import math
 import tempfile
 from pathlib import Path
 
@@ -32,23 +33,25 @@ def write(
     folder,
     *,
     family=None,
-    license_name=None,
+    license=None,
     published=None,
     shard_bytes=weights.MAXIMUM,
     dtype='float32',
+    norm_scale=1,
 ):
     """Writes the folder of a load.Pretrained, reads it back, and compares.
 
     `family` is one of families.FAMILIES, None for the default; `published` is its name
     on the hub, for the card. The head of the model's fine-tuning replaces the LM head.
     With `dtype` float16, parameters are rounded to it; config.json asks for float32, in
-    which they are used. Returns {'family', 'architecture', 'parameters', 'difference'}.
-    Raises FileExistsError for a folder that is not empty, ValueError if the family cannot
-    express the model, RuntimeError if it reads back as another model; then nothing is
-    left behind.
+    which they are used. `norm_scale` is that of `with_norm_scale`. Returns {'family',
+    'architecture', 'parameters', 'difference'}. Raises FileExistsError for a folder that
+    is not empty, ValueError if the family cannot express the model, RuntimeError if it
+    reads back as another model; then nothing is left behind.
     """
     folder = check_free(folder)
     resolve.check_choice('dtype', dtype, ('float32', 'float16'))
+    model = with_norm_scale(model, norm_scale)
     if dtype != 'float32':
         model = jax.tree.map(lambda x: x.astype(dtype).astype(x.dtype), model)
     facts = model.facts and model.facts()
@@ -64,8 +67,7 @@ def write(
         task = exported.head_of(model.kind, model.params[base.HEAD])
         # Checked first: whether the family has its layers.
         task.fitting(family)
-        params = {'encoder': model.params['encoder']}
-        model = dataclasses.replace(model, params=params)
+        model = dataclasses.replace(model, params={'encoder': model.params['encoder']})
     config, leaves = to_family.converted(model, family, origin)
     config |= task.config(family) if task else {}
     own = task.tensors(family) if task else {}
@@ -77,16 +79,41 @@ def write(
     with atomic.folder(folder) as partial:
         files.write_json(partial / 'config.json', config)
         prefix = task.fitting(family).prefix if task else None
-        rest = partial, shard_bytes, prefix, dtype
-        weights.write(leaves, own, FAMILIES[family], *rest)
+        weights.write(leaves, own, FAMILIES[family], partial, shard_bytes, prefix, dtype)
         vocabulary.write(partial, model, family)
         pooling_of = sentence.Pooling(model.pool, model.normalize, model.length)
         sentence.write(partial, pooling_of, encoder.width)
-        about = info['architecture'], info['parameters'], facts, license_name, published
+        about = info['architecture'], info['parameters'], facts, license, published
         (partial / 'README.md').write_text(card.text(model, *about), encoding='utf-8')
         info['difference'] = compared(model, partial, task, own)
         check_free(folder)
     return info
+
+
+def with_norm_scale(model, scale):
+    """Returns a load.Pretrained with last hidden states that are `scale` times larger.
+
+    The LM head gets a matrix of its own, divided by as much: a power of two changes no
+    logit. A tied head makes the last norm small, which slows heads of tasks, as these
+    start at random. Raises ValueError if it is not one matrix after the last norm.
+    """
+    if scale == 1:
+        return model
+    encoder, head = model.params['encoder'], model.params.get('lm_head', {})
+    is_single = (
+        'norm' in encoder and 'dense' not in head and base.HEAD not in model.params
+    )
+    if not (is_single and scale > 0 and math.frexp(scale)[0] == 0.5):
+        raise ValueError(
+            f'norm_scale={scale} must be a power of two, such as 64, and 1 for a model '
+            'whose head is not a single matrix that reads the last norm.'
+        )
+    norm = jax.tree.map(lambda x: x * scale, encoder['norm'])
+    params = {'encoder': encoder | {'norm': norm}}
+    if 'lm_head' in model.params:
+        head = head or {'output': {'kernel': encoder['embedding'].T}}
+        params['lm_head'] = jax.tree.map(lambda x: x / scale, head)
+    return dataclasses.replace(model, params=params)
 
 
 def push(model, name, private, **options):

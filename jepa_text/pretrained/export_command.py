@@ -10,22 +10,19 @@ from jepa_text.pretrained import export, load
 def run(options, workdir):
     """Exports the model of a workdir to `options['to']`, a folder or an address.
 
-    Other options: step, family, license, dtype. Raises as `load.load` and `export.write`
-    do.
+    The others are `step` and those of `export.write`. Raises as it and `load.load` do.
     """
-    keys = ('step', 'family', 'license', 'dtype', 'to')
-    given = {key: options.get(key) for key in keys}
-    if not given['to']:
+    given = {name: value for name, value in options.items() if value is not None}
+    if not given.get('to'):
         raise ValueError('--to is missing: the folder to write, such as exports/first.')
-    export.check_free(given['to'])
+    to = given.pop('to')
+    export.check_free(to)
     place = addresses.location('--workdir', workdir, model=True)
-    model = load.load(place, given['step'])
-    settings = {'family': given['family'], 'license_name': given['license']}
-    settings['dtype'] = given['dtype'] or 'float32'
-    with _place(given['to']) as folder:
-        info = export.write(model, folder, **settings)
+    model = load.load(place, given.pop('step', None))
+    with _place(to) as folder:
+        info = export.write(model, folder, **given)
     print(
-        f'{given["to"]}: {info["architecture"]}, {info["parameters"]:,} parameters; '
+        f'{to}: {info["architecture"]}, {info["parameters"]:,} parameters; '
         f'verified after reading it back (largest difference {info["difference"]:.1e})'
     )
 

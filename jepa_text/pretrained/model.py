@@ -249,7 +249,7 @@ class Pretrained:
         """
         from jepa_text.pretrained import export
 
-        return export.push(self, name, private, family=family, license_name=license)
+        return export.push(self, name, private, family=family, license=license)
 
     def ends(self):
         """The ids before and after a text, each a tuple."""
