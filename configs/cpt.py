@@ -29,9 +29,11 @@ def get_config(
     steps: int | None = None,
     objective: Literal['mlm', 'mntp', 'clm'] = 'mlm',
     size: Literal['paper', 'toy'] = 'paper',
+    sets='',
 ):
     """Returns the config of further steps, by default 12,000 or, if a toy, 100, from
-    'hf:NAME', the workdir of a run, or the name of a shipped model."""
+    'hf:NAME', the workdir of a run, or the name of a shipped model. `sets` is a folder
+    of evaluation sets whose texts are removed from the corpus."""
     steps = steps or (100 if size == 'toy' else 12_000)
     config = shared('pretrain').get_config('mlm', size='210m')
     del config.plan
@@ -51,7 +53,11 @@ def get_config(
     # Warm up from zero, then constant; a run that only decays starts at the peak.
     warmup = 0 if steps == 2000 else 0.01
     config.schedule = dict(name='wsd', peak=5e-4, warmup_fraction=warmup, **decay)
-    return _toy(config, start) if size == 'toy' else config
+    config = _toy(config, start) if size == 'toy' else config
+    if sets:
+        config.prepare.clean = dict(decontaminate=shared('small').sets_of(sets))
+        config.data.folder += '-clean'
+    return config
 
 
 def _toy(config, start):

@@ -40,11 +40,12 @@ def get_config(preset: Literal[*PRESETS] = 'clm_mlm', *, sets=''):
     config.prepare = dict(
         source=dict(name='bundled'), tokenizer='bpe:8192', row_length=128
     )
-    if sets:
-        config.prepare.clean = dict(decontaminate=_sets(sets))
     config.data = dict(
         folder='runs/rows-small', row_length=128, batch_size=32, repeat=True
     )
+    if sets:
+        config.prepare.clean = dict(decontaminate=sets_of(sets))
+        config.data.folder += '-clean'
     config.model = dict(
         name='transformer',
         width=256,
@@ -66,7 +67,7 @@ def get_config(preset: Literal[*PRESETS] = 'clm_mlm', *, sets=''):
     return config
 
 
-def _sets(folder):
+def sets_of(folder):
     """Returns the sets of a folder: each file whole, so that no split is trained on."""
     paths = sorted(Path(folder).rglob('*.jsonl*'))
     if not paths:

@@ -226,9 +226,9 @@ def test_options_listed_by_layer_keep_those_without_any(changes, theta, window):
 
 @pytest.mark.slow
 def test_a_matched_run_takes_its_model_from_the_start(folder, old, tmp_path):
-    """Also in a study, which matches its runs before it completes them."""
     hybrid = (dict(objective=dict(name='hybrid', predictor_width=16)),)
     config = settings.plain(config_of(folder, old, phases=hybrid, baseline='flops'))
+    config = completion.with_init_from(config, tmp_path)
     matched = completion.with_baseline(config, tmp_path)
     (phase,) = matched['phases']
     assert phase['objective']['name'] == 'mlm' and phase['steps'] > 4
@@ -530,9 +530,16 @@ def test_the_config_of_continued_pretraining(old, foreign, tmp_path):
         assert float(schedule(steps - 2001 if steps > 2000 else 0)) > 0
         objective = config['phases'][0]['objective']['name']
         assert objective == ('mntp' if 'mntp' in argument else 'mlm')
-    small = config_file.read(f'cpt:{old},steps=300,size=toy')
+    (tmp_path / 'sets').mkdir()
+    (tmp_path / 'sets/one.jsonl').touch()
+    small = config_file.read(
+        f'cpt:{old},steps=300,size=toy,objective=clm,sets={tmp_path}/sets'
+    )
     assert small['data']['folder'].startswith('runs/rows-128-old-')
     assert small['steps'] == 300
+    assert small['phases'][0]['objective'] == {'name': 'clm'}
+    (decontaminated,) = small['prepare']['clean']['decontaminate']
+    assert decontaminated['name'] == 'one'
     # Rows belong to the tokenizer of one start.
     folders = [
         config_file.read(f'cpt:{path},size={size}')['data']['folder']
