@@ -23,7 +23,6 @@ from jepa_text.settings.config_file import shared
 SEEDS = {'desk': 5, 'tune': 1}
 STEPS = 1300  # at most
 
-CLM = dict(name='clm', tied=True)
 # A tenfold rate of the tied embedding: 4.355 instead of 4.437 after 650 steps (LOG.md).
 MUON = dict(name='muon', lr_multipliers=(('embedding$', 10.0),))
 # Fewer steps that are cheaper, each change a gain in LOG.md: normalized queries and keys,
@@ -45,29 +44,20 @@ MUON_420 = dict(
 )
 
 
-def mlm(rate=0.3):
-    """Returns the objective section of MLM."""
-    return dict(name='mlm', rate=rate, tied=True)
-
-
-def first_clm(objective, fraction=0.25):
-    """Returns the phases: CLM for a fraction of the steps, then another objective."""
-    return (dict(fraction=fraction, objective=CLM), dict(objective=objective))
-
-
 def entries():
     """Returns {name: keys of the run}."""
     runs = shared('quickstart').get_config().runs
     phases = {run['name']: run['phases'] for run in runs}
-    falling = dict(name='linear', start=0.3, end=0.15)
+    clm, mlm = phases['clm_mlm']
+    falling = dict(mlm['objective'], rate=dict(name='linear', start=0.3, end=0.15))
     return {
         # As in the quickstart.
         'mlm': dict(phases=phases['mlm']),
         'clm_mlm': dict(phases=phases['clm_mlm']),
         'hybrid': dict(phases=phases['clm_jepa_mlm']),
-        'muon': dict(phases=first_clm(mlm()), optimizer=MUON),
-        'muon_420': dict(phases=first_clm(mlm()), **MUON_420),
-        'falling_rate': dict(phases=first_clm(mlm(falling))),
+        'muon': dict(phases=phases['clm_mlm'], optimizer=MUON),
+        'muon_420': dict(phases=phases['clm_mlm'], **MUON_420),
+        'falling_rate': dict(phases=(clm, dict(objective=falling))),
     }
 
 

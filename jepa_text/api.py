@@ -18,6 +18,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from jepa_text import commands
+from jepa_text.files import checksums
 from jepa_text.settings import config_file, schema
 
 if TYPE_CHECKING:
@@ -132,21 +133,22 @@ def _examined(command, models, tasks, workdir, keys):
 
     A loaded model is saved for it: members of an examination read theirs from files.
     """
+    from jepa_text.evaluation.tasks import section_of
+
     tasks = [tasks] if isinstance(tasks, str | os.PathLike) else tasks
     is_one = isinstance(models, str | os.PathLike | Run) or hasattr(models, 'save')
     with tempfile.TemporaryDirectory() as folder:
         names = [_named(model, folder) for model in ([models] if is_one else models)]
-        given = f'models={",".join(names)},tasks={",".join(map(str, tasks))}'
-        yield config(f'{command}:{given}', **keys), workdir or Path(folder, command)
+        given = dict(models=names, tasks=[section_of(str(task)) for task in tasks])
+        yield config(command, **given, **keys), workdir or Path(folder, command)
 
 
 def _named(model, folder):
     """The name of a model; of a loaded one, that of what it is saved to in a folder."""
     if not hasattr(model, 'save'):
         return str(getattr(model, 'workdir', model))
-    place = Path(folder, re.sub(r'\W+', '-', Path(model.name).name) or 'model')
-    while place.exists():  # another one of this name
-        place = Path(f'{place}-2')
+    name = re.sub(r'\W+', '-', Path(model.name).name) or 'model'
+    place = checksums.free_name(Path(folder, name))
     model.save(place)
     return str(place)
 

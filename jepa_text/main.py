@@ -51,7 +51,9 @@ def run(argv=None):
     argv = sys.argv if argv is None else argv
     try:
         if argv[1:2] and argv[1] in WITH_TRAINING_LOOP:
-            _keep_memory()
+            xla_flags.apply()
+            if xla_flags.computes_on_cpu():
+                xla_flags.keep_freed_memory()
         code = main(argv)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -276,13 +278,6 @@ def _init(argv):
     workdir = f'--workdir=runs/{Path(path).stem}'
     print(f'Wrote {path}. Next: jepa-text {command} {path} {workdir}')
     return exits.DONE
-
-
-def _keep_memory():
-    """Lets this process keep the memory that training steps on a CPU free."""
-    xla_flags.apply()
-    if xla_flags.computes_on_cpu():
-        xla_flags.keep_freed_memory()
 
 
 def _is_distributed():

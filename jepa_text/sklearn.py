@@ -1,5 +1,6 @@
 """Vectors of a model as a transformer of scikit-learn (extra `eval`)."""
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -24,7 +25,7 @@ class TextEncoder(base.TransformerMixin, base.BaseEstimator):
 
     def __init__(
         self,
-        model: str | load.Pretrained,
+        model: str | os.PathLike | load.Pretrained,
         layer: int = -1,
         pool: str | None = None,
         normalize: bool | None = None,
@@ -39,7 +40,7 @@ class TextEncoder(base.TransformerMixin, base.BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> 'TextEncoder':
         """Loads the model; X and y are not read."""
         model = self.model
-        self.model_ = load.load(model) if isinstance(model, str) else model
+        self.model_ = load.load(model) if isinstance(model, str | os.PathLike) else model
         return self
 
     def transform(self, X: Iterable[str]) -> np.ndarray:

@@ -109,6 +109,12 @@ def test_steps_are_those_of_train(config, run):
     assert vectors_ND.shape == (1, 64)
 
 
+def test_names_may_contain_commas():
+    with api._examined('evaluate', 'runs/a,b', ['own@c,d.csv'], None, {}) as (made, _):
+        assert list(made.models) == ['runs/a,b']
+        assert dict(made.tasks[0]) == {'name': 'own', 'path': 'c,d.csv'}
+
+
 @pytest.mark.slow
 def test_scores_are_a_table_beside_controls(run, labeled, tmp_path):
     keys = dict(seeds=2, steps=2, learning_rates=(1e-3,), **{'finetuning.batch_size': 8})
@@ -146,6 +152,6 @@ def test_vectors_are_a_step_of_scikit_learn(run, labeled):
     search = GridSearchCV(steps, grid, cv=2).fit(frame.text, frame.label)
     assert search.best_score_ > 0.9
     assert set(search.predict(['the 9 ships sail', 'many taxes'])) <= set(SORTS)
-    encoder = clone(jt.sklearn.TextEncoder(run.workdir, pool='max'))
+    encoder = clone(jt.sklearn.TextEncoder(Path(run.workdir), pool='max'))
     vectors_ND = encoder.fit_transform(frame.text)
     np.testing.assert_array_equal(vectors_ND, model.encode(frame.text, pool='max'))

@@ -151,6 +151,9 @@ def changed_settings(config, folder):
     tokenizers are, by their names."""
     folder = row_folder.fetch(folder, shards=False)
     manifest = row_folder.read_manifest(folder)
+    # With the defaults of its sections, as in the manifest.
+    clean = schema.read(section.Clean, config.get('clean') or {}, 'prepare.clean')
+    config = {**config, 'clean': schema.as_dict(clean)}
     before, now = _flat(manifest['settings']), _flat(json.loads(json.dumps(config)))
     before['tokenizer'] = (manifest.get('tokenizer') or {}).get('name')
     if now.get('tokenizer') == 'init_from' or before['tokenizer'] is None:

@@ -79,10 +79,6 @@ class Prober:
                 metrics[f'probe/{name}/{key}'] = float(values[key])
         return metrics
 
-    def why_not(self, network):
-        """Returns '', as all networks have vectors."""
-        return ''
-
     def _vectors(self, params, network, rows):
         """Returns [N, D] float32 on every process."""
         vectors_ND, pooled = None, heldout.on_mesh(self.mesh, _MEAN.features, network)

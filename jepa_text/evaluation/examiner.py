@@ -78,15 +78,6 @@ def clusters(task):
     return () if task.kind == 'retrieval' else tasks.identifying_texts(task.test)
 
 
-def control_names(task, first):
-    """Returns the names of a model's controls on a task.
-
-    Those that need no model belong to the `first` model of an evaluation.
-    """
-    names = baselines.names(task)
-    return tuple(name for name in names if first or name == controls.BAG)
-
-
 def sampled(task, config):
     """Returns the task with as many examples as the config says, drawn by seed 0."""
     train, _, test = sizes_of(task)

@@ -11,6 +11,7 @@ import dataclasses
 from jepa_text.data import truncation
 from jepa_text.evaluation import examiner, zero_shot
 from jepa_text.evaluation.config import Finetuning
+from jepa_text.evaluation.controls import baselines
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.results import result_files
 from jepa_text.pretrained import exported, labels, load, saved
@@ -59,7 +60,7 @@ def _finetune(config, workdir):
         print(f'Note: `jepa-text export` will refuse the result: {why}')
     rate = config.learning_rate
     member = grid.Member(rate, config.seed)
-    names = examiner.control_names(task, first=True)
+    names = baselines.names(task)
     reached = examiner.measured_controls(examination, names, examination.config)
     ((_, result),) = examination.run([member])
     outcome = result.outcome

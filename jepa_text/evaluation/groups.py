@@ -132,7 +132,7 @@ def _contents(config, task, first):
         if not control or control in config.controls:
             for at in range(0, len(members), width):
                 yield control, tuple(members[at : at + width])
-    names = examiner.control_names(task, first)
+    names = baselines.names(task, first)
     if names and 'words' in config.controls:
         yield examiner.CONTROLS, (), names
 

@@ -44,19 +44,17 @@ def folder_of(name, revision=None, wanted=WANTED):
     whose terms were not accepted.
     """
     place = addresses.location('The model', name)
-    is_address = addresses.is_address(place)
-    if (is_address or Path(place).is_dir()) and revision is not None:
+    is_address, is_folder = addresses.is_address(place), Path(place).is_dir()
+    if not (is_address or is_folder or place in shipped()):
+        return Path(_download(name, revision, wanted))
+    if revision is not None:
         raise ValueError(
             f'{name} is a folder, so revision={revision!r} has no meaning: leave it '
             'out, or give a name on the hub.'
         )
     if is_address:
         return copies.copy_folder(place, wanted, UNWANTED)
-    if Path(place).is_dir():
-        return Path(name)
-    if place in shipped():
-        return SHIPPED / place
-    return Path(_download(name, revision, wanted))
+    return Path(name) if is_folder else SHIPPED / place
 
 
 def commit_of(folder):
@@ -69,7 +67,8 @@ def fingerprint(name):
 
     For a name on the hub it is the commit, so that no weights are downloaded.
     """
-    folder = folder_of(name, wanted=JSON)
+    # Only the hub has a commit; of an address, the weights have to be read.
+    folder = folder_of(name, wanted=WANTED if addresses.is_address(name) else JSON)
     if commit := commit_of(folder):
         return commit
     paths = {path for form in WANTED for path in folder.rglob(form)}

@@ -51,7 +51,7 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
             f'All {len(train_labels_N)} training labels are {classes[0].item()!r}, but a '
             'probe needs at least two classes. Choose another label or more documents.'
         )
-    train_ND, test_ND = _standardized(train_ND, test_ND)
+    train_ND, test_ND = standardized([train_ND, test_ND])
     inverse = _choose(train_ND, target_N, held_out(target_N, seed))
     predicted_N = classes[_fit(train_ND, target_N, inverse).predict(test_ND)]
     right_N = predicted_N == test_labels_N
@@ -171,10 +171,11 @@ def _checked(which, embeddings_ND, labels_N):
     return embeddings_ND, labels_N
 
 
-def _standardized(train_ND, test_ND):
-    mean_D, deviation_D = train_ND.mean(axis=0), train_ND.std(axis=0)
+def standardized(parts):
+    """Returns the parts, [N, D], standardized by the first, the training part."""
+    mean_D, deviation_D = parts[0].mean(axis=0), parts[0].std(axis=0)
     scale_D = np.where(deviation_D > 0, deviation_D, 1.0)  # a constant stays constant
-    return (train_ND - mean_D) / scale_D, (test_ND - mean_D) / scale_D
+    return [(part - mean_D) / scale_D for part in parts]
 
 
 def _choose(train_ND, target_N, held_N):

@@ -1,7 +1,6 @@
 """Pooling: hidden states of L positions -> one vector per example.
 
     mean, max_, cls, last, position     of hidden states and mask alone: POOLINGS
-    weighted                            with a weight per position
     valid_mask                          the positions that count
 
 POOLINGS by name use all tokens of a text, including special tokens, as in
@@ -76,24 +75,13 @@ def position(hidden_BLD, valid_BL):
     >>> position(jnp.array([[[1.0], [4.0], [9.0]]]), jnp.array([[True, True, False]]))
     Array([[3.]], dtype=float32)
     """
-    return weighted(hidden_BLD, valid_BL, jnp.cumsum(valid_BL, axis=1))
+    masked_BLD = _masked(hidden_BLD, valid_BL, 0.0)
+    weight_BL = jnp.where(valid_BL, jnp.cumsum(valid_BL, axis=1), 0).astype(jnp.float32)
+    sum_BD = jnp.einsum('BLD,BL->BD', masked_BLD, weight_BL, precision='highest')
+    return sum_BD / jnp.maximum(jnp.sum(weight_BL, axis=1, keepdims=True), 1.0)
 
 
 POOLINGS = {'mean': mean, 'max': max_, 'cls': cls, 'last': last, 'position': position}
-
-
-def weighted(hidden_BLD, valid_BL, weight_BL):
-    """Returns sum_l w_l h_l / sum_l w_l over valid positions, for nonnegative weights.
-
-    >>> hidden_BLD, valid_BL = jnp.array([[[1.0], [4.0]]]), jnp.ones((1, 2), bool)
-    >>> weighted(hidden_BLD, valid_BL, jnp.array([[2.0, 1.0]])).tolist()
-    [[2.0]]
-    """
-    masked_BLD = _masked(hidden_BLD, valid_BL, 0.0)
-    weight_BL = jnp.where(valid_BL, jnp.asarray(weight_BL, jnp.float32), 0.0)
-    total_B1 = jnp.sum(weight_BL, axis=1, keepdims=True)
-    sum_BD = jnp.einsum('BLD,BL->BD', masked_BLD, weight_BL, precision='highest')
-    return sum_BD / jnp.where(total_B1 > 0, total_B1, 1.0)
 
 
 def base(name):

@@ -12,6 +12,8 @@ is plain Llama. The options cover related models:
     qk_norm               Qwen3
 """
 
+import operator
+
 import jax
 import jax.numpy as jnp
 
@@ -82,34 +84,17 @@ class Transformer(stack.Encoder, kw_only=True):
 
 
 def stack_layers(encoder):
-    """Converts parameters of an unrolled encoder to the layout of a scanned one.
-
-    Scalars, such as the ages of moments, are taken from the first layer.
-    """
-    names = sorted((n for n in encoder if n.startswith('layer_')), key=_layer_number)
-    rest = {n: p for n, p in encoder.items() if n not in names}
-    stacked = jax.tree.map(
-        lambda *leaves: jnp.stack(leaves) if leaves[0].ndim else leaves[0],
-        *(encoder[n] for n in names),
-    )
-    return {**rest, 'layers': stacked}
+    """Converts parameters of an unrolled encoder to the layout of a scanned one."""
+    rest = {n: p for n, p in encoder.items() if not n.startswith('layer_')}
+    layers = (encoder[f'layer_{i}'] for i in range(len(encoder) - len(rest)))
+    return {**rest, 'layers': jax.tree.map(lambda *x: jnp.stack(x), *layers)}
 
 
-def unstack_layers(encoder, depth=None):
-    """Converts parameters of a scanned encoder to the layout of an unrolled one.
-
-    `depth` is the number of layers, needed for a tree that has only scalars; scalars are
-    copied to all layers.
-    """
+def unstack_layers(encoder):
+    """Converts parameters of a scanned encoder to the layout of an unrolled one."""
     rest = {n: p for n, p in encoder.items() if n != 'layers'}
-    stacked = [leaf for leaf in jax.tree.leaves(encoder['layers']) if leaf.ndim]
-    for index in range(stacked[0].shape[0] if stacked else depth):
+    for index in range(len(jax.tree.leaves(encoder['layers'])[0])):
         rest[f'layer_{index}'] = jax.tree.map(
-            lambda leaf, index=index: leaf[index] if leaf.ndim else leaf,
-            encoder['layers'],
+            operator.itemgetter(index), encoder['layers']
         )
     return rest
-
-
-def _layer_number(name):
-    return int(name.removeprefix('layer_'))

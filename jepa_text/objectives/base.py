@@ -111,13 +111,10 @@ class Objective:
       forgotten(before)  names in its memory that have another meaning in that of
                         `before`, the objective of the phase before its own
       has_target        whether there is a target, initialized as a copy of the encoder
-      compares          whether the loss compares the vectors of a microbatch with each
-                        other, drawing which ones or in which directions (`step_key`)
-      per_microbatch    whether a step depends on how `accumulate` splits its batch; by
-                        default if `compares`
+      per_microbatch    whether a step depends on how `accumulate` splits its batch, as
+                        if the loss compares the vectors of a microbatch with each other
       update_target(target, encoder, step)  returns the target's parameters after a step,
                         from both (EMA)
-      schedules()       {name: function of the step of the phase} of what changes over it
     Reporting
       diagnostic_names  names of what `diagnostics` measures
       diagnostics_every(every)  returns the number of steps between measurements if
@@ -139,13 +136,9 @@ class Objective:
     """
 
     has_target: bool = False
-    compares: bool = False
+    per_microbatch: bool = False
     diagnostic_names: tuple[str, ...] = ()
     token_objective: 'TokenObjective | None' = None
-
-    @property
-    def per_microbatch(self) -> bool:
-        return self.compares
 
     def corrupt(self, example: Row, rng: np.random.Generator, step: int = 0) -> Row:
         raise NotImplementedError('corrupt')
@@ -170,9 +163,6 @@ class Objective:
 
     def update_target(self, target: dict, encoder: dict, step: jax.Array) -> dict:
         return target
-
-    def schedules(self) -> dict[str, Callable]:
-        return {}
 
     def diagnostics_every(self, every: int) -> int:
         return every if self.diagnostic_names else 0

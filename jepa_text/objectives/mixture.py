@@ -77,13 +77,6 @@ class Mixture(TokenObjective):
                 scorings.setdefault(name, section)
         return scorings
 
-    def schedules(self):
-        return {
-            f'{name} of part {number}': schedule
-            for number, part in enumerate(self.parts)
-            for name, schedule in part.schedules().items()
-        }
-
     def corrupt(self, example, rng, step=0):
         share = np.asarray(self.shares, float)
         part = int(rng.choice(len(self.parts), p=share / share.sum()))

@@ -3,7 +3,6 @@
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.data.masking import tokens as token_masks
@@ -131,13 +130,6 @@ class MLM(TokenObjective):
         if self.shift:
             return {'mntp': {**section, 'shift': self.shift}}
         return {'mlm': section}
-
-    def schedules(self):
-        def rate(step):
-            rate_T = jnp.asarray(self.rate, jnp.float32)
-            return rate_T[jnp.minimum(step, len(rate_T) - 1)]
-
-        return {'masking rate': rate}
 
     def corrupt(self, example, rng, step=0):
         tokens_L = example['tokens']

@@ -175,8 +175,7 @@ def compiled(made, phase):
         inputs = made.shapes(phase), made.abstract_batch(phase)
         with attend.record_requests() as seen:
             lowered = steps.jitted(made, phase).lower(*inputs)
-        lines = [line for pair in seen.items() for line in attend.explain(*pair)]
-    notes = [line for line in lines if not line.startswith(' ')]
+        notes = [attend.explain(*pair) for pair in seen.items()]
     program = lowered.compile()
     try:
         traffic = hlo.traffic(program.as_text())

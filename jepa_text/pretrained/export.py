@@ -186,10 +186,7 @@ def _settings(task):
 
 
 def check_free(folder):
-    """The folder as a Path, or the address; FileExistsError unless empty or missing."""
-    if addresses.is_address(folder):
-        addresses.check_free(addresses.location('--to', folder))
-        return folder
+    """The folder as a Path; raises FileExistsError unless it is empty or missing."""
     folder = Path(paths.local('The folder to write', folder))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(

@@ -16,7 +16,10 @@ def run(options, workdir):
     if not given.get('to'):
         raise ValueError('--to is missing: the folder to write, such as exports/first.')
     to = given.pop('to')
-    export.check_free(to)
+    if addresses.is_address(to):
+        addresses.check_free(addresses.location('--to', to))
+    else:
+        export.check_free(to)
     place = addresses.location('--workdir', workdir, model=True)
     model = load.load(place, given.pop('step', None))
     with _place(to) as folder:

@@ -304,13 +304,9 @@ class Pretrained:
         if length is None:
             longest = max(map(len, rows))
             length = max(min(self.length, -(-longest // 32) * 32), longest)
-        tokens_BL = np.full((batch_size, length), self.tokenizer.pad_id, np.int32)
-        segments_BL = np.zeros((batch_size, length), np.int32)
-        for index, row in enumerate(rows):
-            tokens_BL[index, : len(row)] = row
-            segments_BL[index, : len(row)] = 1
-        positions_BL = np.broadcast_to(np.arange(length, dtype=np.int32), tokens_BL.shape)
-        return tokens_BL, segments_BL, positions_BL
+        rows = [base.Row(row, {}, 0) for row in rows]
+        batch = base.collate(rows, batch_size, length, self.tokenizer.pad_id)
+        return tuple(batch[key] for key in ('tokens', 'segment_ids', 'positions'))
 
     @functools.cached_property
     def _encode(self):

@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from jepa_text.measures import statistics
+from jepa_text.evaluation.results import selection
 from jepa_text.training import heldout
 
 LOSS, CAUSAL, PROBES = 'masked loss', 'causal loss', 'probes'
@@ -112,20 +112,8 @@ def summary(arms, metric):
     for arm, own in arms.items():
         given = [seed[metric] for seed in own.values() if metric in seed]
         if given:
-            means[arm] = mean(given)
+            means[arm] = selection.mean_over_seeds(given)
     return means
-
-
-def mean(values_S):
-    """Returns the Interval of a mean over seeds: mean ± t_(S - 1) s / sqrt(S).
-
-    >>> mean([2.0, 2.0])
-    Interval(value=2.0, low=2.0, high=2.0)
-    """
-    middle, reach = float(np.mean(values_S)), math.nan
-    if len(values_S) > 1:
-        reach = statistics.t_margin(values_S) / math.sqrt(len(values_S))
-    return statistics.Interval(middle, middle - reach, middle + reach)
 
 
 def seeds(arms):

@@ -86,7 +86,7 @@ def of_members(configs, folder):
             recipes[name] = outline(config)
     courses = {n: tree.course(completed[n], recipe) for n, recipe in recipes.items()}
     saved = work.saved_steps(configs, folder)
-    done = {n for n, own in configs.items() if _is_done(folder, n, own, saved[n])}
+    done = {n for n, own in completed.items() if _is_done(folder, n, own, saved[n])}
     # Of all members, also of those that have begun.
     trunks = tree.trunks(courses, {name: saved[name] for name in done}, done)
     expected = []
@@ -187,5 +187,5 @@ def _without(section, keys):
 
 def _is_done(folder, name, config, saved):
     if saved:
-        return members.finished(folder / name, config)
+        return members.finished(folder / name, _without(config, ('prepare',)))
     return members.result_path(folder, name).is_file()

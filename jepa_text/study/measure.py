@@ -125,7 +125,9 @@ def _collected(config, workdir, configs):
         'no_probe': missing,
         'probes': {one.name: representation.described(one) for one in built},
         'recipes': {name: members.recipe_of(name) for name in configs},
-        'unigram': heldout.unigram_entropy(rows, tokenizer.special_ids, len(rows)),
+        'unigram': heldout.entropy(
+            heldout.counts_of_rows(rows, tokenizer.special_ids, len(rows))
+        ),
     }
 
 
@@ -142,7 +144,9 @@ def _measured(name, config, workdir, first):
     )
     shape = geometry.Evaluator(rows, mesh, batch_size=64)
     return {
-        **scored.run(model.params, model.network),
+        **heldout.RunEvaluator([('', scored)], [scored], 0).run(
+            model.params, model.network
+        ),
         **representation.run(model, probes(config, workdir / 'rows')[0]),
         **shape.run(model.params, model.network),
         'geometry/dimensions': model.network.encoder.width,

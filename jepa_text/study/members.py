@@ -17,7 +17,6 @@ from jepa_text.data import section, tokenizers
 from jepa_text.files import atomic, checksums
 from jepa_text.running import budget, restore, workdir
 from jepa_text.settings import ranges, resolve
-from jepa_text.training import completion
 from jepa_text.training import config as settings
 
 FILE = 'study.json'
@@ -147,16 +146,14 @@ def result_path(folder, name):
 
 
 def finished(folder, config):
-    """Whether a run with exactly this config has taken its last step in the folder, and
-    that step was finite."""
+    """Whether a run with exactly this config, a completed one, has taken its last step in
+    the folder, and that step was finite."""
     path = Path(folder) / workdir.CONFIG
     if not path.is_file():
         return False
     newest = restore.newest_good(Path(folder) / 'checkpoints')
     if newest is None or newest[1].get('skipped_in_row'):
         return False
-    config = completion.with_init_from(config, folder)
-    config = completion.with_baseline(config, folder)
     is_same = not _changed(checksums.read_json(path), config)
     return is_same and newest[0] == budget.total_steps(config)
 

@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from jepa_text.evaluation import controls
+from jepa_text.evaluation.results import selection
 from jepa_text.report import frequencies, page, plots
 from jepa_text.study import arms as of_arms
 from jepa_text.study.members import UNTRAINED
@@ -161,7 +162,7 @@ def _nearby(reference, metric, known):
 
 
 def _points(values):
-    return {name: of_arms.mean([value]) for name, value in values.items()}
+    return {name: selection.mean_over_seeds([x]) for name, x in values.items()}
 
 
 def _about(metrics, seeds):

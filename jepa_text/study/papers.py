@@ -91,14 +91,9 @@ def effect(claim, metric, arms=None):
     width = claim.get('dimensions')
     if width and arms is not None and _dimensions(arms) != {width}:
         return None
-    first, second = (published.rows(**chosen) for chosen in claim['published'])
-    if len(first) != 1 or len(second) != 1:
-        raise ValueError(
-            f'Claim {claim["id"]!r}: its sides select {len(first)} and {len(second)} '
-            'published rows, but must select one each.'
-        )
-    unit = 100 if first[0]['unit'] == '%' else 1
-    return (first[0]['value'] - second[0]['value']) / unit
+    (first,), (second,) = (published.rows(**chosen) for chosen in claim['published'])
+    unit = 100 if first['unit'] == '%' else 1
+    return (first['value'] - second['value']) / unit
 
 
 def questions(claims, arms):

@@ -35,8 +35,8 @@ from jepa_text.study import (
     verdicts,
     work,
 )
-from jepa_text.training import completion, prepare
 from jepa_text.training import config as settings
+from jepa_text.training import prepare
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -155,11 +155,7 @@ def _study(config, folder, run):
         results['examined'] = finetuned.run(
             config['examine'], folder, measured, config['engine']
         )
-    completed = {
-        name: completion.with_baseline(own, folder / name)
-        for name, own in configs.items()
-    }
-    path = report.write(folder, results, completed, config['report'])
+    path = report.write(folder, results, configs, config['report'])
     print(f'\n{path}  (this call: {time.monotonic() - start:.0f} s)')
     if failed:
         raise _failure(failed, fingerprints)

@@ -38,14 +38,12 @@ def with_baseline(config, folder, mesh=None):
     With 'none', returns the config unchanged. Otherwise `baseline` becomes {'by': kind,
     'ratios': [relative cost of a step, by phase]}, so that config.json records what was
     matched; a config with such an entry is returned unchanged. `mesh` is that of the
-    devices of this job, unless given. What follows from `init_from` is added first.
-    Raises ValueError as in _check_baseline.
+    devices of this job, unless given. Raises ValueError as in _check_baseline.
     """
     kind = config['baseline']
     if kind == 'none' or (isinstance(kind, dict) and {*kind} == {'by', 'ratios'}):
         return config
     with processes.fail_together('the baseline'):
-        config = with_init_from(config, folder)
         # For the size of a stand-in, if there is no tokenizer yet, as in a plan.
         vocab_size = (config.get('plan') or {}).get('vocab_size')
         recipe = recipes.outline(config, mesh, vocab_size)

@@ -13,7 +13,7 @@ MEASURES = {
     name: geometry.METRICS[name]
     for name in ('uniformity', 'mean_cosine', 'effective_rank', 'participation_ratio')
 }
-FORMS = ('raw', 'length_residualized')
+SUFFIXES = ('', '_length_residualized')
 MAX_POOLED = 'geometry/effective_rank_max_pooled'
 _POOLINGS = {name: pooling.POOLINGS[name] for name in ('mean', 'max')}
 
@@ -48,27 +48,15 @@ class Evaluator:
         vectors. All are NaN if a vector is not finite: measuring does not stop a run.
         """
         vectors, lengths_N = self.vectors(params, network)
-        names = {
-            (name, form): f'geometry/{name}' + ('' if form == 'raw' else f'_{form}')
-            for name in MEASURES
-            for form in FORMS
-        }
+        names = [f'geometry/{name}{suffix}' for suffix in SUFFIXES for name in MEASURES]
+        names.append(MAX_POOLED)
         if not all(np.isfinite(vectors_ND).all() for vectors_ND in vectors.values()):
-            return dict.fromkeys((*names.values(), MAX_POOLED), float('nan'))
+            return dict.fromkeys(names, float('nan'))
         controlled_ND = forms.length_residualized(vectors['mean'], lengths_N)
-        clouds = {
-            form: cloud.as_cloud(rows_ND)
-            for form, rows_ND in zip(FORMS, (vectors['mean'], controlled_ND))
-        }
-        measured = {
-            key: MEASURES[name](clouds[form]) for (name, form), key in names.items()
-        }
-        measured[MAX_POOLED] = geometry.effective_rank(vectors['max'])
-        return {key: float(value) for key, value in measured.items()}
-
-    def why_not(self, network):
-        """Returns '': every network has vectors."""
-        return ''
+        clouds = map(cloud.as_cloud, (vectors['mean'], controlled_ND))
+        values = [measure(one) for one in clouds for measure in MEASURES.values()]
+        values.append(geometry.effective_rank(vectors['max']))
+        return dict(zip(names, map(float, values), strict=True))
 
     def vectors(self, params, network):
         """Returns ({pooling: vectors_ND float32}, lengths_N) on each process."""

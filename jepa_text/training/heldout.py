@@ -8,13 +8,11 @@ these names:
     mlm     masked tokens (all replaced by <mask>), predicted at their own position
     mntp    the same tokens, predicted one position before
     clm     the next token, with causal attention
-    prefix  the next token, after a prefix with bidirectional attention
 
 An evaluation during training is an object with
 
     every                  steps between evaluations
-    run(params, network)   {metric: value}
-    why_not(network)       why the evaluation does not apply to a network; '' if it does
+    run(params, network)   {metric: value}; {} without the lm_head that it needs
 """
 
 import dataclasses
@@ -119,7 +117,7 @@ class RunEvaluator:
 
     def run(self, params, network):
         """Returns {metric: value}; {} for a network without `lm_head`."""
-        if self.why_not(network):
+        if 'lm_head' not in network.modules:
             return {}
         values, totals = {}, []
         for name, evaluator in self._parts:
@@ -135,10 +133,6 @@ class RunEvaluator:
         counts_V = sum(evaluator.frequencies for evaluator in self._last)
         return values | metrics_of(_summed(totals), counts_V)
 
-    def why_not(self, network):
-        """Returns why a network is not scored; '' if it is."""
-        return self._last[0].why_not(network)
-
 
 def _summed(totals):
     """Returns {name: sums} added over evaluators."""
@@ -151,8 +145,9 @@ def _summed(totals):
 def metrics_of(totals, counts_V):
     """Returns {heldout/mlm_loss, ...} of sums by scoring, and the unigram entropy.
 
-    `counts_V` are the frequencies of the scored tokens. A scoring without a token is left
-    out: of a held-out text of a few words, none may be masked.
+    `counts_V` are the frequencies of the scored tokens. Bits per byte = nats of all
+    tokens predicted by CLM / (ln 2 * the bytes of text that they stand for). A scoring
+    without a token is left out: of a held-out text of a few words, none may be masked.
     """
     values = {}
     for name, total in totals.items():
@@ -193,51 +188,18 @@ class Evaluator:
         """The count of each token that is scored in the rows, int64 [V]."""
         return counts_of_rows(self.rows, self.special_ids, self.max_rows)
 
-    def run(self, params, network):
-        """Returns {heldout/mlm_loss, mlm_accuracy, clm_loss, clm_accuracy, bits_per_byte,
-        unigram_entropy, ...}.
-
-        Bits per byte = nats of all tokens predicted by CLM / (ln 2 * the bytes of text
-        that these tokens stand for). Empty for a network without `lm_head`.
-        """
-        if self.why_not(network):
-            return {}
-        return metrics_of(self.totals(params, network), self.frequencies)
-
     def totals(self, params, network):
         """Returns {name: {'loss', 'accuracy', COUNT, BYTES: sum over tokens}}."""
         needed, totals = {name: params[name] for name in _NEEDED}, {}
         for name, objective in self.objectives.items():
             sums = on_mesh(self.mesh, self._sums[name], network, _NEEDED)
-            total = self._total(objective, sums, needed)
-            totals[name] = {key: total[key] for key in (COUNT, BYTES)} | {
-                kind: total[f'{objective.label}_{kind}'] for kind in ('loss', 'accuracy')
+            read = self.rows, objective.corrupt, self.mesh, self.batch_size, self.max_rows
+            # Read at the end, so that rows are masked while the device computes.
+            parts = jax.device_get([sums(needed, batch) for batch in batches(*read)])
+            totals[name] = {
+                key: sum(float(part[key]) for part in parts) for key in parts[0]
             }
         return totals
-
-    def why_not(self, network):
-        """Returns why a network is not scored; '' if it is."""
-        if 'lm_head' in network.modules:
-            return ''
-        return (
-            'the objective has no lm_head to predict tokens, so it is not scored on '
-            'held-out rows.'
-        )
-
-    def _total(self, objective, sums, params):
-        """Returns the sums of one scoring over all rows."""
-        batches_of_sums = [
-            sums(params, batch)
-            for batch in batches(
-                self.rows, objective.corrupt, self.mesh, self.batch_size, self.max_rows
-            )
-        ]
-        # Read at the end, so that rows are masked while the device computes.
-        batches_of_sums = jax.device_get(batches_of_sums)
-        return {
-            key: sum(float(values[key]) for values in batches_of_sums)
-            for key in batches_of_sums[0]
-        }
 
 
 def batches(rows, corrupt, mesh, batch_size, max_rows):
@@ -270,8 +232,9 @@ def _sums(objective, bytes_V, network, params, batch):
     view = View(network.apply, None, {}, batch, jnp.int32(0), {'tokens': 1})
     mask_BL = batch['loss_mask']
     bytes_BL = jnp.where(mask_BL, jnp.asarray(bytes_V)[batch['labels']], 0)
-    counts = {COUNT: jnp.sum(mask_BL), BYTES: jnp.sum(bytes_BL)}
-    return {**objective.loss(params, view)[1], **counts}
+    metrics, kinds = objective.loss(params, view)[1], ('loss', 'accuracy')
+    sums = {kind: metrics[f'{objective.label}_{kind}'] for kind in kinds}
+    return sums | {COUNT: jnp.sum(mask_BL), BYTES: jnp.sum(bytes_BL)}
 
 
 def masked_metric(values, kind):
@@ -345,11 +308,6 @@ def counts_of_rows(rows, special_ids, max_rows):
         )
     counts[list(special_ids)] = 0
     return counts
-
-
-def unigram_entropy(rows, special_ids, max_rows):
-    """Returns the entropy of non-special tokens in the first rows, in nats per token."""
-    return entropy(counts_of_rows(rows, special_ids, max_rows))
 
 
 def entropy(counts_V):

@@ -133,9 +133,7 @@ def check_rows(source, tokenizer, rows, folder):
     Only checked if `tokenizer`, the name in the section `prepare`, is 'init_from'. `rows`
     is the folder of rows, `folder` the workdir of the run.
     """
-    if not source or tokenizer != 'init_from' or not rows or is_recorded(folder):
-        return
-    if not row_folder.exists(rows):
+    if tokenizer != 'init_from' or is_recorded(folder) or not row_folder.exists(rows):
         return
     manifest = row_folder.read_manifest(row_folder.fetch(rows, shards=False))
     fingerprint = manifest['tokenizer_fingerprint']

@@ -185,11 +185,16 @@ class _Loop:
 
     def evaluate(self, evaluation, state, number, phase):
         """Writes the metrics of an evaluation, or reports why it does not apply."""
-        if reason := evaluation.why_not(phase.network):
-            self.report_once(phase, reason, f'phase {phase.index}: {reason}')
-            return
         with self._pause():
-            self.report.write(number, evaluation.run(state.params, phase.network))
+            if values := evaluation.run(state.params, phase.network):
+                self.report.write(number, values)
+                return
+        self.report_once(
+            phase,
+            'not scored',
+            f'phase {phase.index}: the objective has no lm_head to predict tokens, so it '
+            'is not scored on held-out rows.',
+        )
 
     def save(self, state, phase, wait=False):
         """Saves a checkpoint of the state, with the metadata needed to resume."""

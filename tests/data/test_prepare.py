@@ -176,6 +176,11 @@ def test_changed_settings_are_reported(make, corpus, tmp_path):
         "clean.normalize was '' and is now 'NFC'",
         'clean.min_chars was 0 and is now 5',
     ]
+    own = tmp_path / 'own.jsonl'
+    own.write_text('{"text": "a sentence that is nowhere in the corpus of this test"}\n')
+    clean = {'decontaminate': [{'path': str(own)}]}
+    make('clean', clean=clean)
+    assert pipeline.changed_settings({'clean': clean}, tmp_path / 'clean') == []
     (path,) = changed(source=asked['source'] | {'path': 'mine'})
     assert path.startswith('source.path was') and path.endswith("is now 'mine'")
     (other,) = changed(tokenizer=str(words))

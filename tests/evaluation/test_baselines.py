@@ -157,7 +157,7 @@ def test_members_can_be_written_and_read(tmp_path):
 
 
 def test_tasks_without_controls_or_words():
-    assert baselines.names(task('texts', (['a'], None, None))) == []
+    assert baselines.names(task('texts', (['a'], None, None))) == ()
     with pytest.raises(ValueError, match='no text contains a word'):
         predictions(task('labels', (['...', '—'], None, np.array(['a', 'b']))))
 

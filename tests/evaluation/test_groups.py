@@ -5,6 +5,7 @@ import json
 import shutil
 
 import examined
+import fsspec
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -27,6 +28,16 @@ def keys(models, stamps, path, **changes):
     config = schema.read(Config, given)
     task = examiner.task_of(section)
     return [one.keys for one in groups.groups_of(config, {task.name: task}, stamps)]
+
+
+def test_the_stamp_of_an_address_depends_on_its_weights(tmp_path):
+    memory, stamps = fsspec.filesystem('memory'), set()
+    for value in (0.0, 1.0):
+        save_file({'a': np.full(2, value, np.float32)}, tmp_path / 'model.safetensors')
+        memory.pipe('/weights/config.json', b'{}')
+        memory.put(str(tmp_path / 'model.safetensors'), '/weights/model.safetensors')
+        stamps.add(load.fingerprint('hf:memory://weights'))
+    assert len(stamps) == 2
 
 
 def test_the_stamp_of_a_folder_depends_on_its_files(tmp_path):

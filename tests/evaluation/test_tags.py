@@ -48,6 +48,12 @@ def build(name='tags', **section):
     return tasks.build({'name': name, **section})
 
 
+def test_a_short_line_of_a_document_is_no_row(tmp_path):
+    (tmp_path / 'one.txt').write_text(f'-DOCSTART- O\n\n{UNER}')
+    (made,) = columns.sentences(tmp_path / 'one.txt', words=1, tags=2)
+    assert made.words == WORDS[0]
+
+
 def write_rows(path, words, tags, fields=('tokens', 'tags')):
     rows = [dict(zip(fields, pair)) for pair in zip(words, tags)] * 4
     return examined.jsonl(path, rows)

@@ -204,6 +204,8 @@ def test_existing_folders_and_wrong_families_raise(tmp_path):
     (tmp_path / 'out' / 'mine').write_text('')
     with pytest.raises(FileExistsError, match='is not overwritten: give another --to'):
         export.write(trained(), tmp_path / 'out')
+    with pytest.raises(ValueError, match='is an address; expected a local path'):
+        export.write(trained(), 'memory://shelf/out')
     for family, message in (
         ('gpt2', "family='gpt2'. Available: bert, "),
         ('bert', r'A transformer is no bert.* smollm3, eurobert\.'),

@@ -461,6 +461,8 @@ def test_cached_models_are_checked_without_reading_weights(folder, monkeypatch):
 def test_a_revision_of_a_folder_raises(folder):
     with pytest.raises(ValueError, match='is a folder'):
         load.load(folder(), revision='main')
+    with pytest.raises(ValueError, match='small is a folder'):
+        load.load('small', revision='main')
 
 
 @pytest.mark.peer

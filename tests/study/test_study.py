@@ -182,6 +182,8 @@ def test_runs_of_a_study_may_continue_from_a_model(seeded, tmp_path, capsys):
     study.study(config, tmp_path / 'out')
     assert (tmp_path / 'out' / 'appendix.md').is_file()
     capsys.readouterr()
+    study.study(config, tmp_path / 'out', dry_run=True)
+    assert '4 runs are done' in ' '.join(capsys.readouterr().out.split())
     study.study(config, tmp_path / 'out')
     said = capsys.readouterr().out
     assert 'a/seed_1: complete' in said and 'b/seed_1: complete' in said

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from config_of import share_of_clm
 
+from jepa_text.evaluation.results import selection
 from jepa_text.report import plots
 from jepa_text.study import arms, curves, finetuned, outcomes, papers, report, verdicts
 
@@ -81,7 +82,9 @@ def test_every_arm_is_shown_with_its_controls(sections, pfs):
     assert rows['TF-IDF'][6] == 0.53 and rows['largest class'][6] == 0.5
     assert rows['untrained'][8] == rows['clm25_42k'][8] == pytest.approx(0.51)
     own = arms.by_seed(pfs.results)['clm25_42k']
-    mean, low, high = arms.mean([one['masked loss'] for one in own.values()])
+    mean, low, high = selection.mean_over_seeds(
+        [one['masked loss'] for one in own.values()]
+    )
     assert rows['clm25_42k'][1:4] == [5, mean, pytest.approx(high - mean)]
     assert low < mean < high
 
@@ -168,7 +171,7 @@ def test_exam_metrics_are_those_that_evaluation_selected():
             self._value = value
 
         def interval(self):
-            return arms.mean([self._value])
+            return selection.mean_over_seeds([self._value])
 
     found, beside = finetuned.metrics_of(
         'SC',

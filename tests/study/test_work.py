@@ -130,7 +130,6 @@ def test_a_failing_run_stops_only_what_continues_from_it(tmp_path, monkeypatch):
     monkeypatch.setattr(work, 'measure_member', lambda name, *_: measured.append(name))
     monkeypatch.setattr(study.measure, 'is_measured', lambda *_: False)
     monkeypatch.setattr(study.measure, 'results', lambda *_: {})
-    monkeypatch.setattr(study.completion, 'with_baseline', lambda config, _: config)
     monkeypatch.setattr(study.report, 'write', lambda *given: written.append(given))
     made = config(tmp_path)
     with pytest.raises(RuntimeError, match='Of 4 runs, .*the disk is gone') as caught:

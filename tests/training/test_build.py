@@ -70,9 +70,6 @@ class Depth:
 
     every = 2
 
-    def why_not(self, network):
-        return ''
-
     def run(self, params, network):
         return {'mine/depth': network.encoder.depth}
 

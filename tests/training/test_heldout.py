@@ -190,7 +190,7 @@ def test_bits_per_byte_count_the_predicted_bytes(folder):
     evaluator = heldout.Evaluator(
         [network], rows, tokenizer, mesh, batch_size=4, max_rows=maximum
     )
-    found = evaluator.run(params, network)
+    found = heldout.metrics_of(evaluator.totals(params, network), evaluator.frequencies)
     texts, nats = [], 0.0
 
     @jax.jit

@@ -43,7 +43,7 @@ def sentences(path, words=0, tags=-1):
     known_tags = {
         _cell(cells, tags, where, 'tags')
         for where, cells, _ in lines
-        if len(cells) > 1 and cells[0][:1] != '#'
+        if len(cells) > 1 and cells[0][:1] != '#' and cells[0] != '-DOCSTART-'
     }
     made, rows = [], []
     for where, cells, is_bare in [*lines, ('', [], False)]:

@@ -5,14 +5,9 @@ TFDS = 'tfds:'
 
 def rows(name, words):
     """Returns [rows or None] of the first existing split of each of `words`. Raises
-    ImportError without tensorflow_datasets, ValueError if it is not prepared."""
-    try:
-        import tensorflow_datasets as tfds
-    except ImportError as error:
-        raise ImportError(
-            f'{TFDS}{name} needs tensorflow-datasets: pip install tensorflow-datasets. '
-            'Or give a folder of .tsv, .jsonl or .parquet files.'
-        ) from error
+    ValueError if the set is not prepared."""
+    import tensorflow_datasets as tfds
+
     try:
         # ArrayRecord is read without TensorFlow; nothing is downloaded.
         builder = tfds.builder(name)

@@ -19,11 +19,12 @@ def section_of(path):
     {'name': 'csv', 'path': 'texts/a.csv.gz'}
     """
     path = os.fspath(path)
-    files = sorted(p.name for p in Path(path).rglob('*')) if Path(path).is_dir() else []
+    if Path(path).is_dir():
+        files = sorted(p.name for p in Path(path).rglob('*'))
+    else:  # a pattern stays whole
+        files = [Path(path).name if Path(path).is_file() else path]
     # A folder with some text has its other files left out, such as tables beside it.
-    name = (
-        path if not files else next((f for f in files if '.txt' in f.lower()), files[0])
-    )
+    name = next((f for f in files if '.txt' in f.lower()), (files or [''])[0])
     kinds = (kind for end, kind in KINDS.items() if end in name.lower())
     return {'name': next(kinds, 'text'), 'path': path}
 

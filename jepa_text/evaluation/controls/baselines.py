@@ -55,9 +55,13 @@ class Predictions(NamedTuple):
     chosen: dict
 
 
-def names(task):
-    """Returns the names of a task's controls, of which BAG alone needs a model."""
-    return list(_CONTROLS.get(task.kind, ()))
+def names(task, first=True):
+    """Returns the names of a model's controls on a task.
+
+    Of these, BAG alone needs a model; the others belong to the `first` of an evaluation.
+    """
+    known = _CONTROLS.get(task.kind, ())
+    return tuple(name for name in known if first or name == controls.BAG)
 
 
 def predict(task, control, model=None):
@@ -171,7 +175,7 @@ def _tf_idf_classes(task, model, grid=_GRID):
 
 def _bag_classes(task, model):
     bags = word_features.bags_of_embeddings(task, model)
-    features = word_features.standardize(word_features.joint_features(task, bags))
+    features = probes.standardized(word_features.joint_features(task, bags))
     return _likeliest(_logistic_fits(task, features, probes.INVERSE_PENALTIES))
 
 
@@ -207,7 +211,7 @@ def _tf_idf_scores(task, model):
 
 def _bag_scores(task, model):
     bags = word_features.bags_of_embeddings(task, model)
-    return _scores(task, bags, word_features.standardize)
+    return _scores(task, bags, probes.standardized)
 
 
 def _scores(task, parts, prepare=list):

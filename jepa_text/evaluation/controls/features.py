@@ -71,14 +71,6 @@ def joint_features(task, parts):
     ]
 
 
-def standardize(parts):
-    """Standardizes all parts by mean and deviation of the first, the training part."""
-    deviation_D = parts[0].std(axis=0)
-    scale_D = np.where(deviation_D > 0, deviation_D, 1.0)
-    mean_D = parts[0].mean(axis=0)
-    return [(part - mean_D) / scale_D for part in parts]
-
-
 def fit_predict(model, features, target):
     """Fits a scikit-learn model on features[0]; returns predictions for the others."""
     from threadpoolctl import threadpool_limits  # comes with scikit-learn

@@ -50,7 +50,7 @@ class Chosen:
     lost           seeds without a finite member at that rate
     statuses       {status: number of all members}
     sensitivity    standard deviation of the test metric over seeds and learning rates
-                   (arXiv 2507.00994, Figure 5), of `measured` members; NaN below two
+                   (arXiv 2507.00994, Figure 5); NaN with fewer than two members
     """
 
     model: str
@@ -62,7 +62,6 @@ class Chosen:
     lost: tuple
     statuses: dict
     sensitivity: float
-    measured: int
 
     def values(self, side='test', by=None, metric=None):
         """Returns {seed: value} of the selected members, for any metric in their lines.
@@ -105,8 +104,7 @@ def select(lines, *, by='standard', rates=(0.0, math.inf)):
 class Comparison(NamedTuple):
     """Two models on a task, over the seeds that both have (first - second).
 
-    p           after Holm's correction over all comparisons
-    unpaired    number of seeds that only one of the models has
+    p    after Holm's correction over all comparisons
     """
 
     task: str
@@ -114,7 +112,6 @@ class Comparison(NamedTuple):
     second: str
     result: statistics.OverSeeds
     p: float
-    unpaired: int
     verdict: str
 
 
@@ -125,21 +122,20 @@ def compare(chosen):
     seeds on, Holm's correction over all comparisons; no verdict below five seeds.
     """
     pairs = [
-        (first, second, first.values(), second.values())
+        (first, second, statistics.paired(first.values(), second.values()))
         for first, second in itertools.combinations(chosen, 2)
         if first.task == second.task
     ]
-    results = statistics.corrected([statistics.paired(*pair[2:]) for pair in pairs])
+    results = statistics.corrected([paired for *_, paired in pairs])
     compared = []
-    for (first, second, *both), (result, p) in zip(pairs, results):
+    for (first, second, _), (result, p) in zip(pairs, results):
         verdict = NO_VERDICT
         if result.test:
             better = first if result.difference > 0 else second
             is_clear = p <= 1 - statistics.LEVEL
             verdict = f'{better.model} is better' if is_clear else NO_DIFFERENCE
-        unpaired = len(both[0].keys() ^ both[1].keys())
         names = first.task, first.model, second.model
-        compared.append(Comparison(*names, result, p, unpaired, verdict))
+        compared.append(Comparison(*names, result, p, verdict))
     return compared
 
 
@@ -219,7 +215,6 @@ def _chosen(group, by, rates):
         lost=tuple(sorted(seeds - {line['seed'] for line in members})),
         statuses={status: counts[status] for status in STATUSES},
         sensitivity=float(np.std(tested, ddof=1)) if len(tested) > 1 else math.nan,
-        measured=len(tested),
     )
 
 

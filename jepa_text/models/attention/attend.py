@@ -177,7 +177,7 @@ def choose(backend, request):
     if backend == 'auto':
         return next(name for name in order(request) if not why_not(name, request))
     if reason := why_not(backend, request):
-        others = [name for name, reason in available(request).items() if not reason]
+        others = [name for name in BACKENDS if not why_not(name, request)]
         raise ValueError(
             f'attention backend {backend!r} does not support this call: {reason}. These '
             f"do: {', '.join(others)}. Choose one of them, or 'auto'."
@@ -249,34 +249,18 @@ def unsupported(backend, request):
     return backend.why_not(request) if hasattr(backend, 'why_not') else ''
 
 
-def available(request):
-    """Returns {name: '' or the reason why not} of all backends."""
-    return {name: why_not(name, request) for name in BACKENDS}
-
-
 def explain(request, backend='auto'):
-    """Returns lines of text: the chosen backend, and why others were not chosen."""
+    """Returns a line of text: the chosen backend, and what for."""
     chosen = choose(backend, request)
     mask = 'causal' if request.causal else 'bidirectional'
     mask += '' if request.window is None else f' within {request.window}'
     mask += ', with an order per row' if request.order else ''
     mask += ', rows with gaps' if request.gaps else ''
-    lines = [
+    return (
         f'attention {chosen} ({backend}): {request.platform}, {request.dtype}, '
         f'{request.batch} x {request.length}, {request.heads} heads of '
         f'{request.head_width} on {request.kv_heads}, {mask}'
-    ]
-    names = order(request)
-    for name in dict.fromkeys((*names, *BACKENDS)):
-        if name == chosen:
-            continue
-        slower = name in names and names.index(name) > names.index(chosen)
-        # A slower kernel would not be chosen, so it is not tried on the device.
-        reason = (
-            unsupported(BACKENDS[name], request) if slower else why_not(name, request)
-        )
-        lines.append(f'  not {name}: {reason or "expected to be slower here"}')
-    return lines
+    )
 
 
 def with_max_documents(maximum, function):
@@ -311,8 +295,8 @@ def _set(variable, value):
 
 
 def explain_call(function, *args):
-    """Returns the lines of `explain` for all attention in a call of a function, which is
-    traced but not run: the arguments may be ShapeDtypeStructs."""
+    """Returns `explain` of all attention in a call of a function, which is traced but not
+    run: the arguments may be ShapeDtypeStructs."""
     with record_requests() as record:
         jax.eval_shape(function, *args)
-    return [line for pair in record.items() for line in explain(*pair)]
+    return [explain(*pair) for pair in record.items()]

@@ -86,22 +86,12 @@ class LatentObjective(Objective):
     def has_target(self):
         return self.latent.momentum is not None
 
-    def schedules(self):
-        schedules = self.mlm.schedules()
-        if self.has_target:
-            schedules['EMA momentum'] = self.latent.momentum
-        if isinstance(self.balance, balances.Scheduled):
-            schedules['lambda'] = lambda step: self.balance.share({}, {}, step)
-        return schedules
-
-    @property
-    def compares(self):
-        return self.latent.distance == 'info_nce' or self.latent.regularizer is not None
-
     @property
     def per_microbatch(self):
+        latent = self.latent
+        compares = latent.distance == 'info_nce' or latent.regularizer is not None
         # A balance measures gradients on the first microbatch.
-        return self.compares or self.balance.every_steps > 0
+        return compares or self.balance.every_steps > 0
 
     @jax.named_scope('ema')
     def update_target(self, target, encoder, step):

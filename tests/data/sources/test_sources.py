@@ -11,6 +11,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet as arrow
 
+from jepa_text.data import sources
 from jepa_text.data.corpora import reading
 from jepa_text.data.rows import row_folder
 from jepa_text.data.sets import tables
@@ -72,6 +73,14 @@ def test_bundled_documents_have_metadata():
     ):
         found = [d for d in train if words in d['text']]
         assert [(d['author'], d['year']) for d in found] == [(author, year)]
+
+
+def test_the_kind_of_a_file_is_told_by_its_own_name(tmp_path):
+    (tmp_path / 'data.json.d').mkdir()
+    for name, kind in (('a.txt', 'text'), ('b.csv', 'csv'), ('c.ndjson', 'jsonl')):
+        path = tmp_path / 'data.json.d' / name
+        path.touch()
+        assert sources.section_of(path) == {'name': kind, 'path': str(path)}
 
 
 def test_bundled_holds_out_the_last_documents_of_each_kind():
