@@ -1,15 +1,17 @@
 """Frozen probes of decoders, read with causal and with bidirectional attention.
 
-    python benchmarks/both_ways.py SETS hf:SMOLLM2 runs/cpt-mlm runs/cpt-clm
+    python benchmarks/both_ways.py SETS RESULTS.jsonl hf:SMOLLM2 runs/cpt-mlm runs/cpt-clm
 
 SETS is the folder that launch/small_corpus.py writes. A probe is logistic regression on
 the mean of the last hidden states, trained on 60 % of the examples, stratified, and
 scored on the rest, for five splits that all models share. The first model is also
-compared as the bag of its embeddings, and all with TF-IDF. Prints a table in Markdown,
-mean ± standard deviation over splits, and then the accuracy of each split as JSON.
+compared as the bag of its embeddings, and all with TF-IDF. Appends the accuracies to
+the file of results, a line for each model, reading and set, so that the same command goes
+on after an interruption, and prints them as a table.
 """
 
 import dataclasses
+import functools
 import itertools
 import json
 import sys
@@ -17,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegressionCV
-from sklearn.model_selection import StratifiedShuffleSplit
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit
 
 from jepa_text import load
 from jepa_text.evaluation import controls
@@ -66,49 +68,65 @@ def words(texts, labels_N):
     texts, values = np.array(texts, object), []
     for _, train, test in splits(labels_N):
         vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
-        model = LogisticRegressionCV(Cs=(1.0, 10.0, 100.0), cv=3, max_iter=3000)
+        model = LogisticRegression(max_iter=3000)
+        model = GridSearchCV(model, {'C': [1.0, 10.0, 100.0]}, cv=3)
         model.fit(vectorizer.fit_transform(texts[train]), labels_N[train])
         values.append(model.score(vectorizer.transform(texts[test]), labels_N[test]))
     return values
 
 
-def rows(sets, names):
-    """Yields (name, reading, {set: accuracies [S]})."""
-    yield 'TF-IDF', '', {name: words(*data) for name, data in sets.items()}
-    for index, name in enumerate(names):
-        model = dataclasses.replace(load(name), length=LENGTH, name=name)
-        if not index:
-            bags = {
-                task: probed(controls.bag_of_embeddings(model, texts), labels_N)
-                for task, (texts, labels_N) in sets.items()
-            }
-            yield name, 'bag of its embeddings', bags
-        for causal, reading in ((True, 'causal'), (False, 'bidirectional')):
-            read_so = dataclasses.replace(model, causal=causal)
-            yield (
-                name,
-                reading,
-                {
-                    task: probed(read_so.encode(texts), labels_N)
-                    for task, (texts, labels_N) in sets.items()
-                },
-            )
+def readings(name, is_first):
+    """Yields (reading, texts -> vectors) of a model."""
+    model = dataclasses.replace(load(name), length=LENGTH, name=name)
+    if is_first:
+        yield (
+            'bag of its embeddings',
+            functools.partial(controls.bag_of_embeddings, model),
+        )
+    for reading, causal in (('causal', True), ('bidirectional', False)):
+        yield reading, dataclasses.replace(model, causal=causal).encode
 
 
-def main(folder, names):
-    """Prints the table."""
-    sets = {name: read(folder, paths) for name, paths in SETS.items()}
-    print('| model | read | ' + ' | '.join(sets) + ' |')
-    print('|---' * (2 + len(sets)) + '|')
-    everything = []
-    for name, reading, values in rows(sets, names):
-        cells = (f'{np.mean(v):.3f} ± {np.std(v, ddof=1):.3f}' for v in values.values())
-        print('| ' + ' | '.join((Path(name).name, reading, *cells)) + ' |', flush=True)
-        everything.append(dict(model=Path(name).name, read=reading, accuracies=values))
-    print(json.dumps(everything))
+def measured(folder, names, known):
+    """Yields {model, read, set, accuracies} of what is not in `known` keys of these."""
+    for task, paths in SETS.items():
+        texts, labels_N = read(folder, paths)
+        if ('TF-IDF', '', task) not in known:
+            values = words(texts, labels_N)
+            yield dict(model='TF-IDF', read='', set=task, accuracies=values)
+        for name in names:
+            for reading, encode in readings(name, name == names[0]):
+                line = dict(model=Path(name).name, read=reading, set=task)
+                if (*line.values(),) not in known:
+                    yield line | dict(accuracies=probed(encode(texts), labels_N))
+
+
+def table(lines):
+    """Prints mean ± standard deviation over splits in Markdown."""
+    print('| model | read | ' + ' | '.join(SETS) + ' |')
+    print('|---' * (2 + len(SETS)) + '|')
+    found = {(one['model'], one['read'], one['set']): one['accuracies'] for one in lines}
+    for model, reading in dict.fromkeys((model, reading) for model, reading, _ in found):
+        values = [found.get((model, reading, task)) for task in SETS]
+        cells = [
+            f'{np.mean(v):.3f} ± {np.std(v, ddof=1):.3f}' if v else '' for v in values
+        ]
+        print('| ' + ' | '.join((model, reading, *cells)) + ' |')
+
+
+def main(folder, results, names):
+    """Measures what is missing in the file of results, and prints the table."""
+    results = Path(results)
+    lines = list(map(json.loads, results.open())) if results.exists() else []
+    known = {(one['model'], one['read'], one['set']) for one in lines}
+    with results.open('a') as file:
+        for line in measured(folder, names, known):
+            lines.append(line)
+            print(json.dumps(line), file=file, flush=True)
+    table(lines)
 
 
 if __name__ == '__main__':
-    if len(sys.argv) < 3:
+    if len(sys.argv) < 4:
         sys.exit(__doc__)
-    main(sys.argv[1], sys.argv[2:])
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])

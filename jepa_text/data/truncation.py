@@ -1,7 +1,6 @@
 """Truncation of texts that are longer than a model's rows, with warnings and counts.
 
-    stop(tokenizer, text, maximum)  -> where a text is cut
-    warn(model, tokens_N)           -> one warning for all texts of a call
+    warn(name, cut, texts, length)  -> one warning for all texts of a call
     message(...)                    -> the warning for a fine-tuning task
     truncate(model, task)           -> the task with truncated texts, and a Cut
     sentences(cuts)                 -> a report of several Cuts
@@ -31,24 +30,16 @@ class Cut(NamedTuple):
     read: float
 
 
-def stop(tokenizer, text, maximum):
-    """Returns the number of characters of the first `maximum` tokens of a text; None if
-    it has no more tokens."""
-    encoding = tokenizer.backend.encode(text, add_special_tokens=False)
-    return encoding.offsets[maximum - 1][1] if len(encoding.ids) > maximum else None
+def warn(name, cut, texts, length):
+    """Warns, if `cut` of a number of texts are, of texts longer than a model's rows.
 
-
-def warn(model, tokens_N):
-    """Warns the caller of a method of a load.Pretrained if it truncates texts; tokens_N
-    are their numbers of tokens without specials."""
-    maximum = model.length - sum(map(len, model.ends()))
-    if cut := sum(tokens > maximum for tokens in tokens_N):
-        texts = len(tokens_N)
+    The warning is at the caller of the method of load.Pretrained that calls the caller.
+    """
+    if cut:
         warnings.warn(
             f'{cut:,} of {texts:,} texts ({cut / texts:.0%}) are longer than the '
-            f'{model.length:,} tokens that {model.name or "the model"} reads; the rest '
-            'does not affect their vectors. Split such texts, or use a model with longer '
-            'rows (data.row_length).',
+            f'{length:,} tokens that {name or "the model"} reads; the rest has no '
+            'effect. Split such texts, or use a model of longer rows (data.row_length).',
             TruncationWarning,
             stacklevel=4,
         )

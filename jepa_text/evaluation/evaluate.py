@@ -227,14 +227,13 @@ def _show_plan(config, models, tasks, groups, done):
         print(f'They take about {hours:.2g} hours on this machine ({machine}).')
 
 
-def summarize(config, tasks, folder, groups, failed=None, facts=None):
+def summarize(config, tasks, folder, groups, failed, facts):
     """Summarizes the lines of these groups, and writes the summary and the page.
 
     Lines of other settings, which the folder may contain too, are counted and left out.
     `facts` are {model: load.trained}.
     Returns {'lines', 'chosen', 'compared', 'instances', 'damaged', 'failed'}.
     """
-    failed = failed or {}
     lines, damaged = _lines(folder, groups)
     short = result_files.with_short_names(lines)
     chosen = selection.select(short, by=config.select_by)

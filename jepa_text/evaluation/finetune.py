@@ -89,7 +89,6 @@ class Examination(Measurement):
         super().__init__(model, task, settings)
         self.kind = kind_of(task, settings, model)
         reader = prediction.reader(model, settings.max_length or None)
-        self.parts = {}
         self.rows, self.sizes = self.read(reader)
         batches = -(-len(self.rows) // settings.batch_size)
         steps = min(settings.steps, settings.epochs * batches)

@@ -9,6 +9,7 @@ from importlib import metadata
 import jax
 import numpy as np
 
+from jepa_text.evaluation.results import result_files
 from jepa_text.files import checksums
 
 VERSION = 8  # increased when results change meaning; part of the model's identity
@@ -41,7 +42,7 @@ def of_data(task):
             data = [*texts, task.validation_qrels, task.qrels]
         else:
             parts = [task.train, task.validation, task.test]
-            data = [[p.first, p.second, list(map(_json, p.target))] for p in parts]
+            data = [[p.first, p.second, result_files.plain(p.target)] for p in parts]
         _KNOWN[task] = checksums.checksum(data)
     return _KNOWN[task]
 
@@ -72,9 +73,3 @@ def versions():
         with contextlib.suppress(metadata.PackageNotFoundError):
             installed[name] = metadata.version(name)
     return installed
-
-
-def _json(value):
-    if isinstance(value, list | tuple):
-        return [_json(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value

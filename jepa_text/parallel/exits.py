@@ -80,10 +80,8 @@ def origin(error):
 
     A message of this package says enough by itself, others may be understood by the line.
     """
-    is_remote = type(error.__cause__).__name__ == '_RemoteTraceback'  # of a process pool
     clear = OSError | ModuleNotFoundError | ConfigError | Diverged | Stopped
-    says_enough = isinstance(error, clear) or is_remote
-    if says_enough or not error.__traceback__ or _is_ours(error):
+    if isinstance(error, clear) or not error.__traceback__ or _is_ours(error):
         return ''
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f'{type(error).__name__} in {frame.filename}, line {frame.lineno}'

@@ -281,20 +281,27 @@ class Pretrained:
             # The tokenizer would read a tuple of two texts as a single row.
             _check_text(f'texts[{number}]', text)
         ids = self.tokenizer.encode_many(texts)
-        truncation.warn(self, [len(each) for each in ids])
+        cut = sum(len(each) > self._room for each in ids)
+        truncation.warn(self.name, cut, len(ids), self.length)
         return [self._row(text, each) for text, each in zip(texts, ids)]
 
     def _row(self, text, ids):
         begin, end = self.ends()
-        ids = ids[: self.length - len(begin) - len(end)]
+        ids = ids[: self._room]
         if not len(ids):
             raise ValueError(f'the text {text!r} has no tokens to encode.')
         return np.concatenate([begin, ids, end]).astype(np.int32)
 
     def cut_at(self, text):
         """The number of characters of a text that its row contains; None if all."""
-        maximum = self.length - sum(map(len, self.ends()))
-        return truncation.stop(self.tokenizer, text, maximum)
+        encoding = self.tokenizer.backend.encode(text, add_special_tokens=False)
+        is_cut = len(encoding.ids) > self._room
+        return encoding.offsets[self._room - 1][1] if is_cut else None
+
+    @property
+    def _room(self):
+        """The number of tokens of a text that a row contains."""
+        return self.length - sum(map(len, self.ends()))
 
     def pad(self, rows, batch_size, length=None):
         """tokens, segment_ids, positions [B, L]; segment 1 is a row, 0 padding.

@@ -1,7 +1,5 @@
 """Batched inference with a task head, using few batch shapes."""
 
-import warnings
-
 import jax
 import numpy as np
 
@@ -22,14 +20,7 @@ def answers(model, kind, examples, max_length=None):
     """
     read = reader(model, max_length)
     rows = kind.rows(read, examples)
-    if cut := read.counts['cut']:
-        warnings.warn(
-            f'{cut:,} of {read.counts["texts"]:,} texts are longer than the '
-            f'{read.length:,} tokens of a row: the rest does not affect their answers. '
-            'Split such texts, or use a model with longer rows.',
-            truncation.TruncationWarning,
-            stacklevel=3,
-        )
+    truncation.warn(model.name, read.counts['cut'], read.counts['texts'], read.length)
     return kind.answers(outputs(model, kind, rows), rows, examples)
 
 

@@ -17,13 +17,12 @@ _REMOTE_ERRORS = (addresses.AddressError, FileNotFoundError, PermissionError)
 ROWS = 64  # of a batch
 
 
-def rows(path, wanted=None):
-    """Yields the rows of a Parquet or Arrow file as dicts, with the `wanted` columns or
-    all.
+def rows(path):
+    """Yields the rows of a Parquet or Arrow file as dicts.
 
     Raises what `numbered` raises, and ValueError for a row that is not UTF-8.
     """
-    for number, row in numbered(path, wanted):
+    for number, row in numbered(path):
         if isinstance(row, invalid_text.Bad):
             raise ValueError(f'{path}, row {number:,} is not UTF-8. Fix or remove it.')
         yield row
@@ -38,7 +37,6 @@ def numbered(path, wanted=None, start=0, stop=None):
     """
     with _clear_errors(path):
         read = _arrow_batches if is_arrow(path) else _parquet_batches
-        number = 0
         for number, batch in read(path, wanted, start, stop):
             yield from enumerate(_decoded(batch), number + 1)
 

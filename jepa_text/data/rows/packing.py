@@ -64,11 +64,6 @@ class Packed:
         at = ranges(first, count)
         return count, self.document[at], self.start[at], self.length[at]
 
-    @property
-    def tokens(self):
-        """The number of tokens in all rows, without padding."""
-        return int(self.length.sum())
-
 
 def ranges(starts, lengths):
     """Returns the concatenated ranges start, start + 1, ..., start + length - 1.

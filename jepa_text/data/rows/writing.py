@@ -80,7 +80,7 @@ class Writer:
             writer.extend(
                 row_folder.records(ids, starts, packed, part, self._pad_id, self._length)
             )
-        self._counts.update(tokens=packed.tokens, rows=len(packed))
+        self._counts.update(tokens=int(packed.length.sum()), rows=len(packed))
         largest = int(np.diff(packed.splits).max())
         self._max_documents = max(self._max_documents, largest)
         self._histogram += np.bincount(np.frexp(lengths)[1] - 1, minlength=64)
