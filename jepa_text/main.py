@@ -212,7 +212,7 @@ def _of_text(name, text, workdir, file):
     if name != 'prepare':
         settings.append(('data.folder', f'{workdir}-rows'))
     prepare, data = file.get('prepare') or {}, file.get('data') or {}
-    if prepare.get('tokenizer') in (None, 'bundled'):
+    if prepare.get('tokenizer') in (None, '', 'bundled'):
         settings.append(('prepare.tokenizer', commands.TOKENIZER))
     if 'row_length' in data and 'row_length' not in prepare:
         settings.append(('prepare.row_length', data['row_length']))

@@ -193,6 +193,8 @@ def get_config():
     expected = {'source': source, 'tokenizer': 'bpe:8192', 'row_length': 64}
     assert call.config['prepare'] == expected
     assert call.config['data']['folder'] == 'w-rows'
+    named = ['jepa-text', 'train', 'pretrain:mlm,size=35m', '--text=a.csv', '--workdir=w']
+    assert main.read(named).config['prepare']['tokenizer'] == 'bpe:8192'
 
 
 def test_a_flag_may_be_separate_from_its_value(tmp_path, monkeypatch):

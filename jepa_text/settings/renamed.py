@@ -57,7 +57,7 @@ INSTEAD = {
     'train.kind': 'it was removed: BPE is trained; give others as config.tokenizer',
     '.chosen_from': 'it was removed: give learning_rate, from summary.json',
     'finetuning.layers': 'it was removed: analyze measures frozen encoders',
-    'tasks.made=odd_word': 'it was removed: use word_order or bigram_shift',
+    'tasks.made=odd_word': 'it was removed: use odd_words',
     'tasks.name=pairs': "it was removed: use name='labeled' with kind='scores'",
     'tasks.group': 'it was removed: give a folder with files train and test',
     'tasks.name=scored': "it was removed: use name='labeled' with kind='scores'",
