@@ -134,7 +134,9 @@ def _work(config, folder, tasks, groups, stamps, run):
     outcomes = run([engine.Task(name, function, part) for name, part in parts.items()])
     for name, (errors, lost) in outcomes.items():
         failed |= dict.fromkeys(parts[name][-1], str(lost)) if lost else errors
-    return failed
+    done = _done(folder)
+    written = {group.item for group in waiting if group.keys <= done}
+    return {item: error for item, error in failed.items() if item not in written}
 
 
 def examine(config, folder, stamps, items):
@@ -145,7 +147,9 @@ def examine(config, folder, stamps, items):
     compilation.use_cache()
     tasks = tasks_of(config)
     groups = grouping.unique(grouping.groups_of(config, tasks, stamps))
-    groups = [group for group in groups if group.item in items]
+    # A task that is repeated after a killed process has written some of them.
+    done = _done(folder)
+    groups = [one for one in groups if one.item in items and not one.keys <= done]
     return _examined(config, tasks, folder, groups)
 
 

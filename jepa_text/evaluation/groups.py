@@ -148,7 +148,7 @@ def _common(config, stamp, task, control, first):
         stamp,
         identity.of_task(task),
         control,
-        control == examiner.CONTROLS and (first, baselines.VERSION),
+        control == examiner.CONTROLS and (first, baselines.VERSIONS[task.kind]),
         schema.as_dict(config.finetuning),
     ]
     name = '='.join(filter(None, (task.name, control)))

@@ -211,12 +211,13 @@ class Cloud:
             if self.labels_N is not None:
                 sums[2:] += _by_label(np.sqrt(square_MM), self.labels_N[index_M])
         count, kernel, same, same_count, other = sums
+        is_labeled = self.labels_N is not None and count > same_count
         with np.errstate(divide='ignore', invalid='ignore'):
             return Pairs(
                 int(count) // 2,
                 kernel / count,
                 same / same_count if same_count else np.nan,
-                other / (count - same_count) if count > same_count > 0 else np.nan,
+                other / (count - same_count) if is_labeled else np.nan,
             )
 
     @functools.cached_property

@@ -117,11 +117,11 @@ def variance(values_N, clusters=()):
     values_N = np.asarray(values_N, np.float64)
     error_N, count = values_N - values_N.mean(), len(values_N)
     independent = error_N @ error_N / max(count * (count - 1), 1)
-    keys = np.concatenate([np.asarray(column) for column in clusters] or [np.arange(0)])
-    known, codes = np.unique(keys, return_inverse=True)
-    if len(known) == len(keys):
+    known = {}  # an array of texts would give each the memory of the longest
+    codes = [known.setdefault(key, len(known)) for column in clusters for key in column]
+    if len(known) == len(codes):
         return float(independent), count - 1, count
-    codes_CN = np.sort(codes.reshape(len(clusters), count), axis=0)
+    codes_CN = np.sort(np.reshape(codes, (len(clusters), count)), axis=0)
     low_N, high_N, size = codes_CN[0], codes_CN[-1], len(known)
     both_N = np.where(low_N == high_N, 0.0, error_N)
     _, pair_N = np.unique(low_N * size + high_N, return_inverse=True)

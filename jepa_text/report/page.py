@@ -96,7 +96,10 @@ def scores(label, values, controls, lower=False):
         if len(behind) in (0, len(known)):
             which = 'none' if behind else 'all'
             which = which if len(known) > 1 else 'not' * bool(behind)
-        text += f'; {which} better than the strongest control'.replace('  ', ' ')
+        # Without an interval, a difference may be chance.
+        has_intervals = all(math.isfinite(low) for _, low, _ in known.values())
+        than = 'better than' if has_intervals or which == 'none' else 'beyond'
+        text += f'; {which} {than} the strongest control'.replace('  ', ' ')
         text += f', {best}, {reached:.3f}'
     return f'{text}.'
 

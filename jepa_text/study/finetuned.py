@@ -12,12 +12,14 @@ import math
 
 import numpy as np
 
-from jepa_text.evaluation import evaluate
+from jepa_text.evaluation import evaluate, identity
 from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.results import selection
 from jepa_text.running import restore
 from jepa_text.settings import schema
 from jepa_text.study import arms, cached_result, members
+
+STRONGEST = 'the strongest of each task'
 
 
 def check(sections, tasks=True):
@@ -80,14 +82,15 @@ def run(sections, workdir, fingerprints, engine):
     """
     values, controls = {member: {} for member in fingerprints}, {}
     for name, section in sections.items():
-        folder = workdir / members.EXAMINED / name
-        questions = {
-            member: (
-                folder / 'members' / f'{member}.json',
-                {'examine': section, 'run': fingerprint},
-            )
-            for member, fingerprint in fingerprints.items()
-        }
+        parsed = schema.read(Config, {**section, 'models': ('a member',)})
+        asked = {'examine': section, 'version': identity.VERSION, 'tasks': {}}
+        for task_name, task in evaluate.tasks_of(parsed).items():
+            asked['tasks'][task_name] = identity.of_task(task)
+        questions = {}
+        for member, fingerprint in fingerprints.items():
+            path = workdir / members.EXAMINED / name / 'members' / f'{member}.json'
+            weights = _weights(path, workdir / member / 'checkpoints')
+            questions[member] = path, {**asked, 'run': fingerprint, 'weights': weights}
         _examine(name, {'engine': engine, **section}, workdir, questions)
         for member, (path, question) in questions.items():
             if answer := cached_result.answer(path, question):
@@ -99,7 +102,8 @@ def run(sections, workdir, fingerprints, engine):
 def metrics_of(name, chosen, paths):
     """Returns ({member: {metric: value}}, {control: mean over tasks}) of an exam.
 
-    `chosen` are selection.Chosen of controls and of the models at `paths` {path: member}.
+    If not all tasks have the same controls, STRONGEST is one, too. `chosen` are
+    selection.Chosen of controls and of the models at `paths` {path: member}.
     """
     scores, sensitivities, controls = {}, {}, {}
     for one in chosen:
@@ -109,7 +113,8 @@ def metrics_of(name, chosen, paths):
             scores.setdefault(member, {})[one.task] = value
             sensitivities.setdefault(member, []).append(one.sensitivity)
         elif one.members:
-            controls.setdefault(one.members[0]['control'], []).append(value)
+            own = controls.setdefault(one.task, {})
+            own.setdefault(one.members[0]['control'], []).append(value)
     measured = {}
     for member, own in scores.items():
         measured[member] = {f'exam/{name}': float(np.mean(list(own.values())))}
@@ -117,7 +122,27 @@ def metrics_of(name, chosen, paths):
         sensitivity = float(np.mean(sensitivities[member]))
         if math.isfinite(sensitivity):
             measured[member][f'exam/{name} {arms.SENSITIVITY}'] = sensitivity
-    return measured, {control: float(np.mean(v)) for control, v in controls.items()}
+    return measured, _beside(controls, {one.task for one in chosen})
+
+
+def _beside(controls, tasks):
+    """Returns {control: mean over tasks} of {task: {control: values}}."""
+    if not tasks or controls.keys() != tasks:
+        return {}
+    means = [{c: np.mean(v) for c, v in own.items()} for own in controls.values()]
+    everywhere = [c for c in means[0] if all(c in own for own in means)]
+    beside = {c: float(np.mean([own[c] for own in means])) for c in everywhere}
+    if any(len(own) > len(everywhere) for own in means):
+        beside[STRONGEST] = float(np.mean([max(own.values()) for own in means]))
+    return beside
+
+
+def _weights(path, folder):
+    """Returns the identity of the newest checkpoint; without any, of the saved answer."""
+    if newest := restore.newest_good(folder):
+        return restore.identity(folder, newest[0])
+    saved = cached_result.read(path)
+    return saved and saved['config'].get('weights')
 
 
 def _examine(name, section, workdir, questions):

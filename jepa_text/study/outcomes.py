@@ -141,6 +141,8 @@ def _means(results, value_of):
     lists = {}
     for member, (arm, _) in {UNTRAINED: (UNTRAINED, 0), **results['recipes']}.items():
         lists.setdefault(arm, []).append(value_of(results['models'][member]))
+    for arm, _ in results.get('missing', {}).values():  # as of arms.by_seed
+        lists.setdefault(arm, []).append(math.nan)
     known = {arm: values for arm, values in lists.items() if None not in values}
     return {arm: float(np.mean(values)) for arm, values in known.items()}
 

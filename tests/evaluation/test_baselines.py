@@ -102,6 +102,11 @@ def test_pair_scores_are_cosines_and_text_scores_are_regressed():
     tf_idf, bag = predictions(made, Model()).values()
     assert tf_idf.test[0] == pytest.approx(1) and tf_idf.test[2] == 0
     assert 0 < tf_idf.test[1] < 1 and bag.test[0] == pytest.approx(1)
+    # The scores may be distances.
+    made = task('scores', (first, second, np.array([0.0, 0.5, 1.0])))
+    apart, _ = predictions(made, Model()).values()
+    assert apart.test == [-cosine for cosine in tf_idf.test]
+    assert (tf_idf.chosen, apart.chosen) == ({'sign': 1.0}, {'sign': -1.0})
     texts, _, labels = labeled(0)
     target = np.where(labels == 'b', 3.0, 1.0)
     made = task('scores', (texts, None, target), metric='spearman')

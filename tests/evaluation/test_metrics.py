@@ -174,6 +174,9 @@ def test_intervals_of_sentences_are_those_of_the_accuracy_per_word():
 def test_the_papers_examples():
     outside = ['O'] * 5
     assert tags.measure([outside], [outside]).paper == {'sentence_macro_f1': 1}
+    # A split without a tag of a task whose tags are no entities.
+    found = tags.measure([['O', 'O']], [['O', 'TERM']], ['O', 'TERM'])
+    assert found.standard == {'token_accuracy': 0.5}
     missed = tags.measure([['O', 'O', 'B-PER', 'O', 'O']], [outside])
     assert missed.paper['sentence_macro_f1'] == pytest.approx(0.444, abs=5e-4)
     # It is no entity F1: it is far above 0 if no entity is found.

@@ -285,6 +285,8 @@ def test_classes_without_pairs_give_nan():
     assert math.isnan(class_geometry.distance_ratio(CLOUD_ND, np.zeros(200)))
     assert math.isnan(class_geometry.intra_distance(CLOUD_ND, np.arange(200)))
     assert math.isnan(class_geometry.class_alignment(CLOUD_ND, np.arange(200)))
+    apart = class_geometry.inter_distance([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], [*'abc'])
+    assert apart == pytest.approx((2 * 2**0.5 + 2) / 3)
 
 
 def test_labels_are_required_and_must_match():

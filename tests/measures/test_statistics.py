@@ -1,5 +1,7 @@
 """Intervals and tests against scipy, and their error rates."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -33,6 +35,12 @@ def test_examples_without_a_common_key_are_independent():
     assert found[0] == pytest.approx(values_N.var(ddof=1) / 60, rel=0.02)
     assert found[1] < 60 and found[2] == 60
     assert statistics.variance(twice_N)[0] < 0.6 * found[0]
+    # One long text does not give each the memory of the longest.
+    long = [['x' * 10**6, *map(str, range(59))]]
+    tracemalloc.start()
+    assert statistics.variance(values_N, long) == statistics.variance(values_N)
+    assert tracemalloc.get_traced_memory()[1] < 10**6
+    tracemalloc.stop()
     # All examples share a text: nothing is known, but nothing fails.
     assert np.isfinite(
         statistics.variance(values_N, [['a'] * 60, keys[1].astype(str)])[0]

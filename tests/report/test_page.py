@@ -198,10 +198,10 @@ def test_every_figure_has_a_text_for_who_does_not_see_it(page):
 @pytest.mark.parametrize(
     'values, told',
     [
-        ({'a': 0.9, 'b': 0.7}, '`b` not better than'),
-        ({'a': 0.9, 'b': 0.95}, 'all better than'),
-        ({'a': 0.8}, 'not better than'),  # equal is not better
-        ({'a': 0.81}, '; better than'),
+        ({'a': 0.9, 'b': 0.7}, '`b` not beyond'),
+        ({'a': 0.9, 'b': 0.95}, 'all beyond'),
+        ({'a': 0.8}, 'not beyond'),  # equal is not better
+        ({'a': 0.81}, '; beyond'),
         ({'a': 0.1, 'b': 0.2, 'c': math.nan}, 'none better than'),
         (
             dict.fromkeys('abcde', 0.5) | {'f': 0.9, 'g': 0.1},

@@ -173,16 +173,14 @@ def test_exam_metrics_are_those_that_evaluation_selected():
         def interval(self):
             return selection.mean_over_seeds([self._value])
 
-    found, beside = finetuned.metrics_of(
-        'SC',
-        [
-            Chosen('/x/a', 'sst2', 0.8, 0.02),
-            Chosen('/x/a', 'mnli', 0.6, 0.04),
-            Chosen('/x/b', 'sst2', 0.7, float('nan')),
-            Chosen('TF-IDF', 'sst2', 0.5, float('nan'), 'TF-IDF'),
-        ],
-        {'/x/a': 'a', '/x/b': 'b'},
-    )
+    paths, nan = {'/x/a': 'a', '/x/b': 'b'}, float('nan')
+    chosen = [
+        Chosen('/x/a', 'sst2', 0.8, 0.02),
+        Chosen('/x/a', 'mnli', 0.6, 0.04),
+        Chosen('/x/b', 'sst2', 0.7, nan),
+        Chosen('TF-IDF', 'sst2', 0.5, nan, 'TF-IDF'),
+    ]
+    found, beside = finetuned.metrics_of('SC', chosen, paths)
     assert found['a'] == {
         'exam/SC': pytest.approx(0.7),
         'exam/SC sst2': 0.8,
@@ -190,7 +188,13 @@ def test_exam_metrics_are_those_that_evaluation_selected():
         'exam/SC sensitivity': pytest.approx(0.03),
     }
     assert found['b'] == {'exam/SC': 0.7, 'exam/SC sst2': 0.7}
-    assert beside == {'TF-IDF': 0.5}
+    assert beside == {}  # no control has all tasks
+    chosen.append(Chosen('commonest', 'mnli', 0.7, nan, 'commonest'))
+    _, beside = finetuned.metrics_of('SC', chosen, paths)
+    assert beside == {finetuned.STRONGEST: pytest.approx(0.6)}
+    chosen.append(Chosen('TF-IDF', 'mnli', 0.6, nan, 'TF-IDF'))
+    _, beside = finetuned.metrics_of('SC', chosen, paths)
+    assert beside == {'TF-IDF': 0.55, finetuned.STRONGEST: pytest.approx(0.6)}
 
 
 def test_an_exam_at_one_learning_rate_is_an_outcome_without_sensitivity():

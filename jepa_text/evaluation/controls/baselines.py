@@ -36,7 +36,6 @@ from jepa_text.evaluation.metrics import base, spans
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.measures import probes
 
-VERSION = 5  # increased when values of controls change; then they are computed again
 COMMONEST, NEVER, SENTENCE = 'commonest tag', 'never an answer', 'sentence of most words'
 ANSWER = 'commonest answer'
 INVERSE_PENALTIES = (1.0, 10.0, 100.0)  # C of scikit-learn
@@ -82,7 +81,8 @@ def probe(task, seed=0):
     """
     whole = dataclasses.replace(task, validation=task.train)
     if task.kind == 'scores':
-        cosines = predict(whole, controls.TF_IDF).test
+        near = dataclasses.replace(whole, zero_shot=True)
+        cosines = predict(near, controls.TF_IDF).test
         parts = word_features.joint_features(task, word_features.tf_idf(whole, 1))
         # |u - v| and u * v, as for vectors.
         train, _, test = (part[:, part.shape[1] // 2 :] for part in parts)
@@ -147,6 +147,9 @@ def measure(task, split, answers):
     else:
         target = getattr(task, split).target
     labels = tasks.classes(task) if task.kind == 'labels' else ()
+    if task.kind == 'tags':
+        parts = task.train, task.validation, task.test
+        labels = {tag for part in parts for tags in part.target for tag in tags}
     return metrics.measure(task.kind, target, answers, labels)
 
 
@@ -217,8 +220,14 @@ def _bag_scores(task, model):
 def _scores(task, parts, prepare=list):
     """Returns the cosines of pairs, or of texts a regression on the prepared features."""
     if task.test.second is not None:
-        answers = [[], *(word_features.cosine(*part).tolist() for part in parts[-2:])]
-        return Predictions(*answers[-2:], {})
+        sign = 1.0
+        if task.zero_shot is None:  # the scores may be distances
+            near_N = word_features.cosine(*parts[0])
+            fit = metrics.scores(task.train.target, near_N).standard['spearman']
+            sign = -1.0 if fit < 0 else 1.0
+        cosines = (sign * word_features.cosine(*part) for part in parts[-2:])
+        answers = [[], *(cosine_N.tolist() for cosine_N in cosines)]
+        return Predictions(*answers[-2:], {'sign': sign})
     features, fits = prepare([first for first, _ in parts]), []
     for penalty in PENALTIES:
         ridge = base.extra('sklearn.linear_model').Ridge(penalty)
@@ -297,3 +306,5 @@ _CONTROLS = {
     'cloze': {ANSWER: _commonest_answer},
     'retrieval': dict.fromkeys((*word_ranking.CONTROLS, controls.BAG)),  # by `members`
 }
+# Increased when values of a kind's controls change; then they are computed again.
+VERSIONS = dict.fromkeys(_CONTROLS, 5) | {'scores': 6}

@@ -14,7 +14,7 @@ def measure(kind, target, answers, labels=(), positions=None):
 
     target       of each example (sets/task.py); for kind 'retrieval' the qrels
     answers      one per example; for kind 'retrieval' a run, as in ranking.py
-    labels       all classes in order, for kind 'labels'
+    labels       all classes in order, for kinds 'labels' and 'tags'
     positions    (gold sets, predicted sets) of token positions, for kind 'spans'
     """
     if kind == 'labels':
@@ -24,7 +24,9 @@ def measure(kind, target, answers, labels=(), positions=None):
         return cloze([1 if word == answer else np.inf for (word, _), answer in pairs])
     if kind == 'spans':
         return spans.measure(target, answers, positions)
-    one = {'scores': scores, 'tags': tags.measure, 'retrieval': ranking.measure}
+    if kind == 'tags':
+        return tags.measure(target, answers, labels)
+    one = {'scores': scores, 'retrieval': ranking.measure}
     return one[kind](target, answers)
 
 

@@ -16,7 +16,7 @@ IOB2 = re.compile(r'O|[BI]-\S(.*\S)?')
 _PREFIXED = re.compile(r'[BI][-_].+', re.IGNORECASE)
 
 
-def measure(gold, predicted):
+def measure(gold, predicted, labels=()):
     """Returns the Measured of one list of tags per sentence, one tag per word.
 
     entity_f1, entity_precision, entity_recall    seqeval's strict mode: a predicted
@@ -27,6 +27,7 @@ def measure(gold, predicted):
                       including O (arXiv 2507.00994, section 3). It ignores entity
                       boundaries; it is 1 for a sentence of correct O tags
 
+    `labels` are all tags of the task: none are entities if one of these is not in IOB2.
     Raises ValueError for numbers of words that differ, a sentence without words, gold
     entities that do not start with B-, and gold tags of which only some are in IOB2.
     """
@@ -43,8 +44,9 @@ def measure(gold, predicted):
     # Long sentences count more: the accuracy is a ratio of two sums over sentences.
     excess_N = np.bincount(sentence_M, is_right_M - accuracy)
     influence_N = accuracy + excess_N / np.mean(lengths_N)
+    is_iob2 = all(map(IOB2.fullmatch, labels)) and _has_entities(gold, predicted)
     standard = {
-        **(_entities(gold, predicted) if _has_entities(gold, predicted) else {}),
+        **(_entities(gold, predicted) if is_iob2 else {}),
         'token_accuracy': accuracy,
     }
     macro_N = _macro_f1(sentence_M, gold_M, predicted_M, len(names))

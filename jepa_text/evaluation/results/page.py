@@ -91,9 +91,9 @@ def _score(task, rows, instances):
     """Returns a sentence on the models of a task, and its strongest control."""
     rows = [row for row in rows if row['task'] == task and row['standard']]
     values = {row['model']: row['standard'].get(row['metric'], _NONE) for row in rows}
-    # Of one seed, the interval over texts is what there is.
+    # Controls are scored on the same texts, so the interval over seeds is not enough.
     for row in rows:
-        if row['n'] == 1 and (row['model'], task) in instances:
+        if (row['model'], task) in instances:
             values[row['model']] = instances[row['model'], task]
     known = {name: one for name, one in values.items() if one[0] is not None}
     names = [row['model'] for row in rows if not row['control'] and row['model'] in known]
@@ -146,7 +146,8 @@ def described(lines, models, facts):
             f'fine-tuned for {steps} steps of {batch} texts at '
             f'{page.listed("learning rate", [*rates])} with {page.listed("seed", seeds)}'
         )
-        parts.append(f'± is 95 % over {"seeds" if len(seeds) > 1 else "texts"}')
+        of = 'seeds and texts' if len(seeds) > 1 else 'texts'
+        parts.append(f'± is 95 % over {of}')
     return f'{"; ".join(parts)}.'
 
 
