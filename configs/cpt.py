@@ -55,8 +55,7 @@ def get_config(
     config.schedule = dict(name='wsd', peak=5e-4, warmup_fraction=warmup, **decay)
     config = _toy(config, start) if size == 'toy' else config
     if sets:
-        config.prepare.clean = dict(decontaminate=shared('small').sets_of(sets))
-        config.data.folder += '-clean'
+        shared('small').decontaminate(config, sets)
     return config
 
 

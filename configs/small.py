@@ -15,6 +15,7 @@ lines, whose texts are removed from the corpus: `small:mlm,sets=runs/small-corpu
 The optimizer is that of `muon_420` in configs/speed.py.
 """
 
+import hashlib
 from pathlib import Path
 from typing import Literal
 
@@ -44,8 +45,7 @@ def get_config(preset: Literal[*PRESETS] = 'clm_mlm', *, sets=''):
         folder='runs/rows-small', row_length=128, batch_size=32, repeat=True
     )
     if sets:
-        config.prepare.clean = dict(decontaminate=sets_of(sets))
-        config.data.folder += '-clean'
+        decontaminate(config, sets)
     config.model = dict(
         name='transformer',
         width=256,
@@ -67,12 +67,14 @@ def get_config(preset: Literal[*PRESETS] = 'clm_mlm', *, sets=''):
     return config
 
 
-def sets_of(folder):
-    """Returns the sets of a folder: each file whole, so that no split is trained on."""
+def decontaminate(config, folder):
+    """Keeps the sets of a folder out of the corpus: each file whole, all splits."""
     paths = sorted(Path(folder).rglob('*.jsonl*'))
     if not paths:
         raise ValueError(f'sets={folder!r} has no .jsonl file.')
-    return tuple(
+    sets = tuple(
         dict(path=str(path), name=path.relative_to(folder).with_suffix('').as_posix())
         for path in paths
     )
+    config.prepare.clean = dict(decontaminate=sets)
+    config.data.folder += f'-{hashlib.sha256(str(folder).encode()).hexdigest()[:6]}'

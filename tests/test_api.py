@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from unittest import mock
 
 import jax
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.model_selection import GridSearchCV
 
 import jepa_text as jt
 from jepa_text import api, main
+from jepa_text.training import own_loop
 
 TINY = dict(
     steps=6,
@@ -105,6 +107,13 @@ def test_steps_are_those_of_train(config, run):
     jax.tree.map(np.testing.assert_array_equal, state.params, run.state.params)
     with pytest.raises(ValueError, match='none is left'):
         jt.steps(config, state)
+
+
+def test_a_loop_of_ones_own_refuses_wrong_arithmetic(config, run, monkeypatch):
+    wrong = mock.Mock(side_effect=RuntimeError('wrong results'))
+    monkeypatch.setattr(own_loop.self_test, 'check', wrong)
+    with pytest.raises(RuntimeError, match='wrong results'):
+        jt.steps(config)
     vectors_ND = run.model().encode(['Call me Ishmael.'])
     assert vectors_ND.shape == (1, 64)
 

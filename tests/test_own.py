@@ -104,6 +104,16 @@ def command(lab):
 
 
 @pytest.mark.slow
+def test_an_objective_of_ones_own_starts_from_a_model(command, lab):
+    base, folder = lab / 'base', lab / 'started'
+    plain = '--config.phases=[{"objective": {"name": "mlm"}}]'
+    assert main.main(command('train', plain, f'--workdir={base}')) == 0
+    start = f'--config.init_from={{"path": "{base}"}}'
+    assert main.main(command('train', start, f'--workdir={folder}')) == 0
+    assert str(base) in (folder / 'init_from.json').read_text()
+
+
+@pytest.mark.slow
 def test_objectives_of_ones_own_train_resume_load_and_are_scored(command, lab, capsys):
     """Replaced token detection, which predicts no tokens, and then denoising."""
     folder = lab / 'run'

@@ -101,7 +101,7 @@ def _is_plain(name):
 
 
 def _of_start(source):
-    path = source.get('path')
+    path = files.named(source.get('path') or '')
     if not path:
         raise ValueError("prepare.tokenizer='init_from', but init_from.path is not set.")
     if not path.startswith(paths.MODEL):

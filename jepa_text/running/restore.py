@@ -106,10 +106,17 @@ def newest_good(folder, last=math.inf):
 
 def newest(folder, read, last=math.inf):
     """(step, read(folder, step)) of the newest step for which it finds no damage."""
-    for step in reversed([step for step in steps(folder) if step <= last]):
+    tried = set()
+    while left := [x for x in steps(folder) if x <= last and x not in tried]:
+        step = left[-1]
+        tried.add(step)
         try:
             return step, read(folder, step)
-        except DamagedError as error:
+        except (DamagedError, FileNotFoundError) as error:
+            if step not in steps(folder):
+                continue  # the run has removed it, so there is a newer one
+            if not isinstance(error, DamagedError):
+                raise
             warn(folder_of(folder, step), error)
     return None
 

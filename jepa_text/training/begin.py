@@ -58,6 +58,8 @@ def recipe_of(config, folder, stack, evaluations=()):
             outline = recipes.outline(config, vocab_size=2**15)
             preflight.batch_size(outline)
             preflight.rows(outline, rows, section['row_length'])
+            for phase in outline.phases:
+                outline.cost(phase)  # traces a step
     if section:
         from jepa_text.training import prepare
 

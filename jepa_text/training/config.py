@@ -73,6 +73,9 @@ class InitFrom:
     )
 
     def __post_init__(self):
+        from jepa_text.hf import files
+
+        object.__setattr__(self, 'path', files.named(self.path))
         addresses.location('init_from.path', self.path, model=True)
         kept = self.optimizer == 'kept'
         if kept and 'new' in (self.weights, self.head):

@@ -81,13 +81,17 @@ def make(recipe, section):
         return None
     networks, evaluators = [phase.network for phase in recipe.phases], {}
     for phase in reversed(recipe.phases):
-        counts = phase.mixture.counts(section.max_rows)
-        for part, count in zip(phase.mixture.parts, counts):
+        parts = phase.mixture.parts
+        rows = [pipeline.Rows(part.rows.folder, 'heldout') for part in parts]
+        # If a part has too few held-out rows, the others give as much less.
+        limits = (int(len(x) / share) for x, share in zip(rows, phase.mixture.shares))
+        counts = phase.mixture.counts(min(section.max_rows, *limits))
+        for part, own, count in zip(parts, rows, counts):
             if part.rows.fingerprint in evaluators:
                 continue
             evaluator = Evaluator(
                 networks,
-                pipeline.Rows(part.rows.folder, 'heldout'),
+                own,
                 recipe.tokenizer,
                 recipe.mesh,
                 batch_size=phase.batch_size,

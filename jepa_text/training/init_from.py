@@ -124,6 +124,8 @@ def _with_tied(section, tied):
         return {'tied': tied, **section}
     if name == 'mixture':
         return {**section, 'parts': [_with_tied(p, tied) for p in section['parts']]}
+    if '.' in str(name):  # a user's own, which may not take it
+        return section
     return {**section, 'mlm': {'tied': tied, **(section.get('mlm') or {})}}
 
 
@@ -175,6 +177,7 @@ def started(recipe, state):
 
 def _fitted(source, recipe, state):
     """Returns (state with the converted encoder and head of the start, lines)."""
+    head = source.head if 'lm_head' in state.params else 'new'
     if source.is_foreign:
         name = source.path.removeprefix('hf:')
         start = hf_load.load(name, mesh=recipe.mesh, **source.options)
@@ -183,12 +186,12 @@ def _fitted(source, recipe, state):
     else:
         folder = _folder(source)
         step, model = load.abstract(folder, source.step)
-        shapes = {'params': transferred(model.params, source.head)}
+        shapes = {'params': transferred(model.params, head)}
         params = _read(folder, step, recipe.mesh, shapes)['params']
         tokenizer, lines = model.tokenizer, _history(source, folder, step)
     ours = transferred(state.params)
-    make, notes = _fit(params, tokenizer, ours, recipe.tokenizer, head=source.head)
-    wanted = transferred(ours, source.head)
+    make, notes = _fit(params, tokenizer, ours, recipe.tokenizer, head=head)
+    wanted = transferred(ours, head)
     _check_shapes(jax.eval_shape(make, params), wanted)
     params = jax.jit(make, out_shardings=_shardings(wanted))(params)
     target = state.target
@@ -271,7 +274,7 @@ def trunk(recipe, folder, source, step):
 def transferred(params, head='keep'):
     """Returns the modules that are taken from another model."""
     names = ('encoder', 'lm_head') if head == 'keep' else ('encoder',)
-    return {name: params[name] for name in names}
+    return {name: params[name] for name in names if name in params}
 
 
 def _fit(params, old, shapes, new, *, head):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from ml_collections import ConfigDict
 
 from jepa_text.parallel import sharding
-from jepa_text.running import compilation, numerics
+from jepa_text.running import compilation, numerics, self_test, xla_flags
 from jepa_text.training import completion, init_from, prepare, switches, train
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
@@ -58,6 +58,7 @@ def _batches(recipe, phase, done):
 
 def _recipe(config):
     """Returns the Recipe of a config; prepares rows that do not exist."""
+    xla_flags.apply()  # before anything is computed
     numerics.check()
     compilation.use_cache()
     config = completion.with_init_from(settings.plain(config))
@@ -65,4 +66,5 @@ def _recipe(config):
     prepare.if_missing(config.get('prepare'), rows, source)
     recipe = recipes.make(completion.with_baseline(config, None))
     switches.check(recipe)
+    self_test.check()
     return recipe

@@ -81,6 +81,12 @@ def _run(parsed, place, is_brief):
     folder = place.folder
     settings = json.loads(json.dumps(schema.as_dict(parsed)))
     report = _finished(folder, settings)
+    if report is not None and is_brief:
+        print(
+            f'{place.name}: this tokenizer exists and is used; if the text has changed, '
+            'delete it to train another.'
+        )
+        return report
     if report is None:
         others = {name: opened(name) for name in parsed.compare}
         with atomic.folder(folder) as partial:

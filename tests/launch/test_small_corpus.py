@@ -118,6 +118,8 @@ def test_sets_of_a_folder_are_kept_out_of_the_corpus(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / f'{name}.jsonl').touch()
     sets = small(sets=tmp_path).prepare.clean.decontaminate
+    folders = {small(sets=x).data.folder for x in ('', tmp_path, tmp_path / 'news')}
+    assert len(folders) == 3
     assert {one['name']: one['path'] for one in sets} == {
         name: str(tmp_path / f'{name}.jsonl') for name in names
     }

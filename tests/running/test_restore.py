@@ -59,6 +59,19 @@ def _read_nothing(folder):
     return restore.part(folder, 5, {})
 
 
+def test_a_step_that_the_run_removes_meanwhile_is_no_fault(tmp_path):
+    (tmp_path / '100').mkdir()
+
+    def read(folder, step):
+        if step == 100:
+            (folder / '100').rmdir()
+            (folder / '200').mkdir()
+            raise FileNotFoundError('There is no checkpoint of step 100')
+        return 'good'
+
+    assert restore.newest(tmp_path, read) == (200, 'good')
+
+
 def test_meta_leaves_and_steps(folder):
     assert restore.steps(folder) == [5]
     assert restore.steps(folder / 'nowhere') == []

@@ -148,7 +148,8 @@ class Tokenizer:
             starts = _starts_word_in_metaspace
         starts_V = np.ones(self.vocab_size, bool)
         for token, i in self.backend.get_vocab(with_added_tokens=True).items():
-            starts_V[i] = i in self.special_ids or starts(token)
+            if i < self.vocab_size:  # a stand-in may have fewer
+                starts_V[i] = i in self.special_ids or starts(token)
         starts_V.setflags(write=False)
         return starts_V
 

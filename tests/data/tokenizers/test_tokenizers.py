@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import numpy as np
@@ -73,6 +74,9 @@ def test_starts_word(ours):
     assert ' unfathomably' in words
     assert starts_V.shape == (2048,) and starts_V.dtype == bool
     assert starts_V[list(ours.special_ids)].all()
+    # As a stand-in for a smaller one that is not yet trained.
+    fewer = dataclasses.replace(ours, vocab_size=1024)
+    np.testing.assert_array_equal(fewer.starts_word, starts_V[:1024])
     assert not starts_V.all()
 
 
