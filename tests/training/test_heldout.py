@@ -3,6 +3,8 @@
 import functools
 import json
 import math
+from fractions import Fraction
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 import tiny
 
-from jepa_text.data import pipeline, tokenizers
+from jepa_text.data import mixture, pipeline, tokenizers
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
 from jepa_text.objectives import mntp
@@ -231,3 +233,31 @@ def test_bytes_of_lossy_tokens_add_up_over_a_split(folder):
     total = (counts_V * bytes_V.astype(np.float64)).sum()
     assert total == pytest.approx(rows.manifest['splits']['heldout']['bytes'], rel=1e-6)
     assert not bytes_V[list(lossy.special_ids)].any()
+
+
+@pytest.mark.parametrize(
+    'rows, maximum, expected',
+    [
+        ({'a': 9000, 'b': 9000}, 2048, [1843, 205]),
+        ({'a': 52, 'b': 439}, 2048, [51, 6]),
+        ({'a': 9000, 'b': 10}, 2048, [90, 10]),
+    ],
+)
+def test_a_part_with_few_rows_keeps_its_share(monkeypatch, rows, maximum, expected):
+    taken = []
+    monkeypatch.setattr(pipeline, 'Rows', lambda folder, split: range(rows[folder]))
+    monkeypatch.setattr(
+        heldout, 'Evaluator', lambda *_, max_rows, **__: taken.append(max_rows)
+    )
+    parts = [
+        mixture.Part(
+            name=name,
+            rows=SimpleNamespace(folder=name, fingerprint=name),
+            weight=Fraction(weight),
+        )
+        for name, weight in (('a', '0.9'), ('b', '0.1'))
+    ]
+    phase = SimpleNamespace(mixture=mixture.Mixture(parts), network=None, batch_size=4)
+    recipe = SimpleNamespace(phases=[phase], tokenizer=None, mesh=None)
+    heldout.make(recipe, heldout.Config(max_rows=maximum, every_steps=1))
+    assert taken == expected
