@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import re
+import types
 from pathlib import Path
 
 import children
@@ -23,7 +24,7 @@ from jepa_text.evaluation.controls import BAG
 from jepa_text.evaluation.results import result_files, summary
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.pretrained import load, saved
-from jepa_text.settings import config_file
+from jepa_text.settings import config_file, schema
 
 FAST = dict(steps=4, batch_size=8)
 
@@ -458,6 +459,24 @@ def test_groups_that_fail_in_other_processes_are_reported(place, monkeypatch):
         evaluate.evaluate(given, place / 'fails-apart')
     text = (place / 'fails-apart' / 'evaluation.html').read_text()
     assert 'SIGKILL' in text
+
+
+def test_groups_that_a_killed_process_wrote_did_not_fail(place, monkeypatch):
+    given = schema.read(settings.Config, config(place, engine=dict(jobs=2)))
+    groups = [
+        types.SimpleNamespace(task='t', model='m', item=item, keys={item})
+        for item in 'ab'
+    ]
+    done = set()
+
+    def run(tasks):
+        done.add('a')
+        return {one.name: engine.Outcome(error=RuntimeError('SIGKILL')) for one in tasks}
+
+    monkeypatch.setattr(evaluate, '_done', lambda folder: set(done))
+    monkeypatch.setattr(evaluate.grouping, 'unique', list)
+    failed = evaluate._work(given, place / 'killed', {'t': None}, groups, {}, run)
+    assert failed == {'b': 'SIGKILL'}
 
 
 @pytest.mark.slow
