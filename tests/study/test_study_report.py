@@ -1,5 +1,6 @@
 """The report of a study with seeds, as a page and as Markdown, on synthetic numbers."""
 
+import json
 import math
 import re
 
@@ -195,6 +196,25 @@ def test_exam_metrics_are_those_that_evaluation_selected():
     chosen.append(Chosen('TF-IDF', 'mnli', 0.6, nan, 'TF-IDF'))
     _, beside = finetuned.metrics_of('SC', chosen, paths)
     assert beside == {'TF-IDF': 0.55, finetuned.STRONGEST: pytest.approx(0.6)}
+
+
+def test_an_exam_is_taken_again_if_a_label_or_the_weights_change(tmp_path, monkeypatch):
+    asked, path = [], tmp_path / 'set.jsonl'
+    monkeypatch.setattr(
+        finetuned, '_examine', lambda *given: asked.append(given[-1]['m'][1])
+    )
+    labels, weights = ['a', 'b'] * 30, None
+    monkeypatch.setattr(finetuned, '_weights', lambda *_: weights)
+    section = {'tasks': ({'name': 'labeled', 'path': str(path)},)}
+    for change in ('', '', 'label', 'weights'):
+        if change == 'label':
+            labels[0] = 'b'
+        weights = 'other' if change == 'weights' else weights
+        rows = [{'text': f'{n} whales', 'label': x} for n, x in enumerate(labels)]
+        path.write_text('\n'.join(map(json.dumps, rows)))
+        finetuned.run({'exam': section}, tmp_path, {'m': 'a config'}, {})
+    assert asked[0] == asked[1]
+    assert asked[1] != asked[2] != asked[3]
 
 
 def test_an_exam_at_one_learning_rate_is_an_outcome_without_sensitivity():
