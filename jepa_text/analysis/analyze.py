@@ -16,6 +16,7 @@ import csv
 import dataclasses
 import io
 import json
+import os
 import re
 import time
 from pathlib import Path
@@ -207,7 +208,7 @@ def run_names(paths, config_of=_saved_config, stem_of=None):
     the same name, if their configs differ only in seeds; copies of one run are not.
 
     `config_of(path)` is the config of a run. If folders in different places have the same
-    name, models have their whole paths as names.
+    name, models have their paths as names, without the folders that all have in common.
 
     >>> run_names(['runs/a-0', 'runs/a-1', 'runs/b-2'])
     {'runs/a-0': ('a', 0), 'runs/a-1': ('a', 1), 'runs/b-2': ('b-2', 0)}
@@ -226,7 +227,10 @@ def run_names(paths, config_of=_saved_config, stem_of=None):
         if len({_recipe(*one) for one in configs}) == 1 < len(runs) == len(numbers):
             names |= {path: (base, int(number)) for path, number in numbers.items()}
     if len(set(names.values())) < len(names):
-        return {p: (p, 0) for p in paths} if stem_of else run_names(paths, config_of, str)
+        if stem_of:
+            return {path: (path, 0) for path in paths}
+        common = len(os.path.commonprefix([path.split('/') for path in paths]))
+        return run_names(paths, config_of, lambda path: path.split('/', common)[-1])
     return names
 
 

@@ -81,30 +81,30 @@ def layers(task, results):
         if runs:
             title = f'{label[:1].upper()}{label[1:]} by layer'
             looks = _looks([*runs, *flat], models_of(results))
-            axis = label, 'layer (0: the embedding)'
+            # Next to the axis there is no room for the form.
+            axis = label.partition(',')[0], 'layer (0: the embedding)'
             drawn.append(plots.errors(runs, title, *axis, looks, flat))
     return drawn
 
 
 def similarity(results):
     """The section of CKA maps; falsy if CKA was not measured."""
+    rows = [row for row in results['rows'] if row['metric'] == 'unbiased_cka']
     maps, seeds = {}, {}
-    for row in results['rows']:
-        if row['metric'] == 'unbiased_cka':
-            other, _, layer = row['other'].rpartition(' layer ')
-            one = f'{row["model"]} seed {row["seed"]}'
-            seeds.setdefault(row['model'], set()).add(row['seed'])
-            maps.setdefault((one, other), {})[row['layer'], int(layer)] = row['value']
-
-    def named(side):
-        model = side.rpartition(' seed ')[0]
-        return model if len(seeds.get(model, ())) < 2 else side
+    for row in rows:
+        seeds.setdefault(row['model'], set()).add(row['seed'])
+    for row in rows:
+        other, _, layer = row['other'].rpartition(' layer ')
+        second, _, seed = other.rpartition(' seed ')
+        models = row['model'], second
+        if [row['seed'], int(seed)] == [min(seeds.get(name, {0})) for name in models]:
+            maps.setdefault(models, {})[row['layer'], int(layer)] = row['value']
 
     figures = []
-    for sides, values in maps.items():
+    for models, values in maps.items():
         numbers = tuple(sorted(set(side)) for side in zip(*values))
         values_RC = [[values[i, j] for j in numbers[1]] for i in numbers[0]]
-        one, two = map(named, sides)
+        one, two = map(plots.shortened, models)
         title = f'within {one}' if one == two else f'of {one} and {two}'
         figures.append(
             similarity_map(values_RC, f'Unbiased CKA {title}', one, two, numbers)
@@ -114,8 +114,9 @@ def similarity(results):
         'text': 'Unbiased linear CKA of centered vectors (unbiased_cka in '
         'analysis.csv). 1 means equal up to rotation and scale; values around 0, '
         'possibly slightly negative, mean unrelated, for any number of texts. The biased '
-        'estimator (similarity.linear_cka) is near 1 for few texts whatever the vectors.',
-        'figures': figures[:12],
+        'estimator (similarity.linear_cka) is near 1 for few texts whatever the vectors. '
+        'The maps are of the first seed of each model; analysis.csv has those of all.',
+        'figures': figures,
     }
 
 
@@ -216,7 +217,7 @@ def _looks(subjects, models):
         look |= dict(marker=marker, linestyle=line)
         if control:
             look |= dict(markerfacecolor='white', linewidth=0.75 * base['linewidth'])
-        name = plots.legend_label(label(model, control))
+        name = plots.legend_label(label(plots.shortened(model), control))
         looks[model, control] = look | {'label': name, 'markeredgewidth': 1.2}
     return looks
 

@@ -17,14 +17,14 @@ SCORES = ('probe_accuracy', 'probe_spearman', 'cosine_spearman')
 
 
 def headline(results):
-    """The answer: scores beside their strongest controls, verdicts between models, and
-    the models that have collapsed."""
+    """The answer: the models that have collapsed, scores beside their strongest controls,
+    and verdicts between models."""
     scores = '\n'.join(filter(None, _scores(results))) or 'No scores were measured.'
     collapsed = [
         f'Collapsed on {task}, all vectors nearly equal: `{model}`.'
         for task, model in results['collapsed']
     ]
-    return '\n\n'.join([scores, *filter(None, [_verdict(results)]), *collapsed])
+    return '\n\n'.join([*collapsed, scores, *filter(None, [_verdict(results)])])
 
 
 def _verdict(results):
@@ -88,7 +88,7 @@ def differences(results):
     rows = [
         [
             *(test['task'], test['first'], test['second'], value_label(test)),
-            test['difference'],
+            f'{test["difference"]:.3f}'.replace('-', '−'),
             page.interval_text((test['difference'], test['low'], test['high'])),
             *(test['over'], test['verdict']),
         ]

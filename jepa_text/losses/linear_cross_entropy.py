@@ -278,7 +278,7 @@ def _losses(layout, hidden_ND, kernel_DV, bias_V, labels_N):
     if bias_V is not None:
         logits_NV += bias_V[None]
     vocab = logits_NV.shape[1]
-    index_N = labels_N - layout.first_token(vocab)
+    index_N = shapes.labels(labels_N) - layout.first_token(vocab)
     # A label on another device contributes 0 here.
     found_N = (index_N >= 0) & (index_N < vocab)
     label_N = jnp.take_along_axis(logits_NV, index_N[:, None], axis=1, mode='clip')[:, 0]

@@ -43,7 +43,8 @@ def select(mask_BL: Array, capacity: int) -> tuple[Array, Array]:
     >>> print(index_BM, where_BM)
     [[1 3 0]] [[ True  True False]]
     """
-    index_BM = jnp.argsort(~mask_BL, axis=-1, stable=True)[:, :capacity]
+    shapes.check_mask('mask', mask_BL, jnp.shape(mask_BL))
+    index_BM = jnp.argsort(~mask_BL, axis=-1, stable=True)[..., :capacity]
     return index_BM, jnp.take_along_axis(mask_BL, index_BM, axis=-1)
 
 
@@ -53,4 +54,4 @@ def take(x_BLD: Array, index_BM: Array) -> Array:
     >>> print(take(jnp.array([[[5.0], [6.0], [7.0]]]), jnp.array([[2, 0]]))[..., 0])
     [[7. 5.]]
     """
-    return jnp.take_along_axis(x_BLD, index_BM[:, :, None], axis=1)
+    return jnp.take_along_axis(x_BLD, index_BM[..., None], axis=-2)

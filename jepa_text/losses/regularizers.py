@@ -127,6 +127,11 @@ def _phi(t):
 
 def _masked(embeddings_ND, where_N):
     """Returns float32 vectors with masked-out rows set to 0, keep_N1, and their count."""
+    if embeddings_ND.ndim != 2:
+        raise ValueError(
+            f'The embeddings have the shape {embeddings_ND.shape}, but must be [N, D]: '
+            'pool them, or choose a few tokens of each row.'
+        )
     if where_N is None:
         where_N = jnp.ones(len(embeddings_ND), bool)
     shapes.check_mask('where', where_N, jnp.shape(embeddings_ND)[:1])

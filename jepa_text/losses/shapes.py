@@ -1,4 +1,4 @@
-"""Checks of arrays that would otherwise broadcast silently."""
+"""Checks of arrays that would otherwise broadcast or wrap around silently."""
 
 import jax.numpy as jnp
 
@@ -20,3 +20,8 @@ def check_mask(name, where, shape):
             f'{name} is {jnp.result_type(where)}, but must have bool values: compare it '
             'with a number (x > 0). Multiply values by weights instead.'
         )
+
+
+def labels(x):
+    """Returns labels in a type that also holds the size of a vocabulary, unlike uint8."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.int32))

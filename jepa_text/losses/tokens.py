@@ -44,5 +44,6 @@ def correct(logits_BMV: Array, labels_BM: Array) -> Array:
 def _at_label(logits_BMV, labels_BM):
     shapes.check('labels', labels_BM, jnp.shape(logits_BMV)[:-1])
     # A negative index would count from the end; an index that is too large gives NaN.
+    labels_BM = shapes.labels(labels_BM)
     index_BM = jnp.where(labels_BM < 0, logits_BMV.shape[-1], labels_BM)
     return jnp.take_along_axis(logits_BMV, index_BM[..., None], axis=-1)[..., 0]

@@ -27,23 +27,28 @@ def intrinsic_dimension(rows):
 
 
 def _log_ratio(rows_MD):
-    """Returns log(r2 / r1) of the rows whose nearest other row is not a duplicate."""
+    """Returns log(r2 / r1) of the rows that differ by more than rounding."""
     square_MM = cloud.squared_distances(rows_MD)
     np.fill_diagonal(square_MM, np.inf)
-    all_M = np.arange(len(rows_MD))
-    distances = []
-    for _ in range(min(2, len(rows_MD) - 1)):
-        nearest_M = square_MM.argmin(axis=1)
-        # Recomputed from differences, as products of nearby rows lose precision.
-        gap_MD = rows_MD[all_M] - rows_MD[nearest_M]
-        distances.append(np.linalg.norm(gap_MD.astype(np.float64), axis=1))
-        square_MM[all_M, nearest_M] = np.inf
-    if len(distances) < 2:
-        return np.zeros(0)
-    first_M, second_M = np.sort(distances, axis=0)
-    # Rows closer than this are duplicates, up to rounding.
-    distinct_M = first_M > 1e-6 * np.median(second_M)
-    return np.log(second_M[distinct_M] / first_M[distinct_M])
+    rounding = 1e-6 * np.sqrt(rows_MD.var(axis=0).sum())
+    while len(rows_MD) > 2:
+        all_M, nearest_M = np.arange(len(rows_MD)), square_MM.argmin(axis=1)
+        first_M = _gaps(rows_MD, nearest_M)
+        # The first of two equal rows remains.
+        kept_M = (first_M > rounding) | (nearest_M > all_M)
+        if kept_M.all():
+            square_MM[all_M, nearest_M] = np.inf
+            second_M = _gaps(rows_MD, square_MM.argmin(axis=1))
+            first_M, second_M = np.sort([first_M, second_M], axis=0)
+            apart_M = first_M > rounding
+            return np.log(second_M[apart_M] / first_M[apart_M])
+        rows_MD, square_MM = rows_MD[kept_M], square_MM[kept_M][:, kept_M]
+    return np.zeros(0)
+
+
+def _gaps(rows_MD, other_M):
+    """Returns distances from differences: products of nearby rows lose precision."""
+    return np.linalg.norm((rows_MD - rows_MD[other_M]).astype(np.float64), axis=1)
 
 
 def _two_nn(log_M):

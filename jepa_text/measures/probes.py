@@ -48,8 +48,17 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
     classes, target_N = np.unique(train_labels_N, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
-            f'All {len(train_labels_N)} training labels are {classes[0].item()!r}, but a '
-            'probe needs at least two classes. Choose another label or more documents.'
+            f'All {len(train_labels_N)} training labels are {classes.tolist()[0]!r}, but '
+            'a probe needs at least two classes. Choose another label or more documents.'
+        )
+    kinds = [
+        'strings' if isinstance(x[0], str) else 'numbers'
+        for x in (train_labels_N, test_labels_N)
+    ]
+    if len(set(kinds)) == 2:
+        raise ValueError(
+            f'Training labels are {kinds[0]}, test labels {kinds[1]}: no label is equal. '
+            'Convert one of the two.'
         )
     train_ND, test_ND = standardized([train_ND, test_ND])
     inverse = _choose(train_ND, target_N, held_out(target_N, seed))
@@ -174,7 +183,9 @@ def _checked(which, embeddings_ND, labels_N):
 def standardized(parts):
     """Returns the parts, [N, D], standardized by the first, the training part."""
     mean_D, deviation_D = parts[0].mean(axis=0), parts[0].std(axis=0)
-    scale_D = np.where(deviation_D > 0, deviation_D, 1.0)  # a constant stays constant
+    # A constant stays constant: its deviation is 0, up to rounding.
+    rounding_D = np.finfo(mean_D.dtype).eps * len(parts[0]) * abs(mean_D)
+    scale_D = np.where(deviation_D > rounding_D, deviation_D, 1.0)
     return [(part - mean_D) / scale_D for part in parts]
 
 

@@ -90,7 +90,9 @@ def mean_interval(values_N, scale, clusters=()):
         if freedom == len(values_N) - 1:  # independent: N, if they are right or wrong
             quantile = float(scipy.special.ndtri((1 + LEVEL) / 2))
             spread *= freedom / (freedom + 1)
-        ratio = quantile**2 / (mean * (1 - mean) / spread if spread else count)
+        ratio = quantile**2 / (
+            mean * (1 - mean) / spread if spread and 0 < mean < 1 else count
+        )
         center = (mean + ratio / 2) / (1 + ratio)
         reach = math.sqrt(ratio * (mean * (1 - mean) + ratio / 4)) / (1 + ratio)
         # Rounding must not exclude the mean of 0 or 1.
@@ -249,6 +251,8 @@ def sign_flip(first_N, second_N, *, resamples=_FLIPS, seed=0):
     """
     difference_N = _differences(first_N, second_N)
     count = len(difference_N)
+    if count == 1:
+        return 1.0
     result = scipy.stats.permutation_test(
         (difference_N,),
         lambda signed_RN, axis: np.abs(signed_RN.sum(axis=axis)),

@@ -226,6 +226,15 @@ def legend_label(name):
     return f' {name}' if name.startswith('_') else name
 
 
+def shortened(name):
+    """Returns a name whose middle is left out if it is long.
+
+    >>> shortened('2026-11-03/clm_mlm_base_muon_seq512/checkpoint')
+    '2026-11-03/clm_mlm…n_seq512/checkpoint'
+    """
+    return name if len(name) <= 40 else f'{name[:18]}…{name[-20:]}'
+
+
 def legend(figure, axes):
     """Adds the legend below the axes, each label once, in a figure made higher by it."""
     handles, labels = axes.get_legend_handles_labels()

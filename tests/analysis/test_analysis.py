@@ -270,6 +270,9 @@ def test_run_names():
     }
     # Names that would be equal are replaced by paths.
     assert set(named(['r/a', 'q/a']).values()) == {('r/a', 0), ('q/a', 0)}
+    deep = ['/runs/old/r/a', '/runs/old/q/a', 'runs/b']
+    assert list(named(deep[:2]).values()) == [('r/a', 0), ('q/a', 0)]
+    assert list(named(deep).values()) == [*((path, 0) for path in deep)]
     both = [f'{folder}/mlm-{n}' for folder in 'rq' for n in (0, 1)]
     expected = [(f'{folder}/mlm', n) for folder in 'rq' for n in (0, 1)]
     assert list(named(both).values()) == expected

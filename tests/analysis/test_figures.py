@@ -1,5 +1,7 @@
 """Charts of an analysis show the given values, and distinguish controls."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -64,6 +66,29 @@ def test_values_and_intervals_are_drawn_correctly():
     assert [t.get_text() for t in axes.get_yticklabels()] == ['probe', 'words']
     share = labeled(MAKERS['eigenspectra']())['mlm']
     np.testing.assert_allclose(share.get_ydata(), [0.8, 0.2])
+
+
+def test_the_map_of_two_models_is_that_of_their_first_seeds():
+    sides = [(model, seed) for model in 'ab' for seed in (0, 1)]
+    pairs = itertools.combinations_with_replacement(sides, 2)
+    rows = [
+        dict(
+            metric='unbiased_cka',
+            model=model,
+            seed=seed,
+            layer=0,
+            value=0.5,
+            other=f'{other[0]} seed {other[1]} layer 0',
+        )
+        for (model, seed), other in pairs
+    ]
+    section = figures.similarity(dict(rows=rows, tasks=[dict(name='t')]))
+    titles = [figure.get_suptitle() for figure in section['figures']]
+    assert [t.removeprefix('Unbiased CKA ') for t in titles] == [
+        'within a',
+        'of a and b',
+        'within b',
+    ]
 
 
 def test_similarity_map_shows_numbers_if_legible():

@@ -61,11 +61,27 @@ def test_token_losses_match_optax_and_scipy(rng):
     assert_array_equal(losses.correct(logits, labels), logits.argmax(-1) == labels)
 
 
+@pytest.mark.parametrize('vocab, dtype', [(256, np.uint8), (2**15, np.int16)])
+def test_labels_of_few_bits_do_not_wrap_around(vocab, dtype):
+    labels, kernel = np.array([[1, 3, 127, vocab - 1]], dtype), np.ones((8, vocab))
+    hidden, weight = jnp.ones((1, 4, 8)), np.ones((1, 4))
+    loss = losses.cross_entropy(hidden @ kernel, labels)
+    _, (fused, *_) = eager.linear_cross_entropy(
+        hidden, kernel, labels, weight, chunk_positions=4
+    )
+    assert_allclose(loss, np.full((1, 4), np.log(vocab)), rtol=1e-6)
+    assert_allclose(fused, loss, rtol=1e-6)
+
+
 def test_select_returns_the_true_positions_in_order(rng):
     mask = rng.random((20, 33)) < 0.2
     index, where = map(np.asarray, losses.select(mask, 20))
     for row in range(20):
         assert_array_equal(index[row][where[row]], np.flatnonzero(mask[row]))
+        assert_array_equal(losses.select(mask[row], 20)[0], index[row])
+    values = rng.random((20, 33, 2))
+    taken = jax.vmap(losses.take)(values, index)
+    assert_array_equal(losses.take(values, index), taken)
 
 
 @pytest.mark.peer

@@ -87,6 +87,12 @@ def test_sigreg_integrates_over_the_given_knots(rng, knots, limit):
     assert_allclose(ours, expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize('name', FORMULAS)
+def test_rows_of_tokens_are_refused(name):
+    with pytest.raises(ValueError, match=r'shape \(1, 3, 4\), but must be \[N, D\]'):
+        compiled()[name](jnp.zeros((1, 3, 4)))
+
+
 def test_sigreg_needs_two_knots():
     with pytest.raises(
         ValueError, match='knots=1, but the trapezoid rule needs at least 2'

@@ -131,6 +131,12 @@ def test_tiny_classes_and_constant_coordinates_are_allowed():
     rows_ND[:, 0] = 7.0
     result = probes.linear_probe(rows_ND, list('abcd'), rows_ND, list('abcd'))
     assert np.isfinite(result['accuracy'])
+    # The deviation of a constant may be a rounding error, which is no scale.
+    train_ND = np.c_[np.tile([1.0, -1.0], 51)[:101], np.full(101, 0.1)]
+    assert train_ND[:, 1].std() > 0
+    test_ND, right_N = np.array([[1.0, 0.101], [-1.0, 0.099]]), [True, False]
+    labels_N = train_ND[:, 0] > 0
+    assert probes.linear_probe(train_ND, labels_N, test_ND, right_N)['accuracy'] == 1
 
 
 def test_three_thousand_paragraphs_take_under_three_seconds():
@@ -148,6 +154,11 @@ ROWS_ND, LABELS_N = np.ones((4, 2)), [0, 1, 0, 1]
     ('arguments', 'message'),
     [
         ((ROWS_ND, [2] * 4, ROWS_ND, LABELS_N), 'at least two classes'),
+        (
+            (ROWS_ND, np.array(['a'] * 4, object), ROWS_ND, LABELS_N),
+            "labels are 'a', but",
+        ),
+        ((ROWS_ND, list('abab'), ROWS_ND, LABELS_N), 'strings, test labels numbers'),
         (
             (ROWS_ND, LABELS_N[:3], ROWS_ND, LABELS_N),
             r'training set needs .*\(4, 2\) and',

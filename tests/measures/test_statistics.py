@@ -189,6 +189,9 @@ def test_rounding_errors_are_not_a_difference():
     same_S = np.array([0.1, 0.2, 0.3, 0.4, 0.7])
     assert statistics.over_seeds(same_S, same_S).p == 1
     assert statistics.over_seeds(same_S + 1e-16, same_S).p == 1
+    almost = statistics.mean_interval([1.0, 1.0, 1 - 2**-53], 'share')
+    assert almost.value == almost.high == 1 and almost.low < 0.5
+    assert statistics.sign_flip([2.0], [1.0]) == 1
     constant = statistics.over_seeds(same_S + 1, same_S)
     assert (constant.p, constant.test) == (2 / 2**5, 'sign flips')
 
