@@ -29,7 +29,7 @@ def config(name: str, **keys: Any) -> ConfigDict:
     """Returns the ConfigDict of a config with keys set, as the command line sets them.
 
     name     a shipped config or a file, with its argument: 'toy:clm_mlm', 'my.py'
-    keys     config keys and short flags; a dict is merged into a section, and
+    keys     config keys; a dict is merged into a section, and
              **{'optimizer.weight_decay': 0.05} sets one key of it
 
     Raises ValueError for an unknown name or key, and for an invalid value.

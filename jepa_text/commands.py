@@ -226,7 +226,9 @@ SHARED_FLAGS = {
 def command_of(place, config):
     """Returns the command that a config is for: by its name, or by its keys."""
     stem = Path(place.partition(':')[0]).stem
-    return stem if stem in COMMANDS else 'study' if 'runs' in config else 'train'
+    if stem in COMMANDS:
+        return stem
+    return 'evaluate' if 'tasks' in config else 'study' if 'runs' in config else 'train'
 
 
 def root_of(command, config):

@@ -182,7 +182,7 @@ def read(argv):
     words = [word for word in words if word not in (PRINT_CONFIG, TRACEBACK, VERBOSE)]
     # The first word after the command may be the config.
     if command.config_module and len(words) > 1 and not words[1].startswith('-'):
-        if any(word.startswith('--config') for word in words):
+        if any(re.fullmatch('--config(=.*)?', word, re.DOTALL) for word in words):
             raise ValueError(f'{words[1]!r} and --config are two configs: give only one.')
         words[1] = f'--config={words[1]}'
     flags = _flags(command, words)
@@ -210,6 +210,11 @@ def _of_text(name, text, workdir, file):
 
     settings = [('prepare.source', sources.section_of(text))]
     if name != 'prepare':
+        if os.path.basename(workdir) in ('', '.', '..'):
+            raise ValueError(
+                f'--workdir={workdir}: with --text, give a folder with a name, runs/a: '
+                'the rows are in a folder beside it, runs/a-rows.'
+            )
         settings.append(('data.folder', f'{workdir}-rows'))
     prepare, data = file.get('prepare') or {}, file.get('data') or {}
     if prepare.get('tokenizer') in (None, '', 'bundled'):
@@ -259,7 +264,17 @@ def _flags(command, words):
         raise ValueError(str(error).strip().splitlines()[-1].rstrip('.') + '.') from error
     if unparsed:
         raise ValueError(f'{unparsed[0]!r} is not a flag. {AS_SETTINGS}')
-    return {name: values[name].value for name in values}
+    given = {name: values[name].value for name in values}
+    if empty := [name for name, value in given.items() if value == '']:
+        raise ValueError(
+            f'--{empty[0]} is empty: give a value, or leave the flag out. Is a variable '
+            'of the shell unset?'
+        )
+    # A shell expands ~ only at the beginning of a word.
+    texts = {name: value for name, value in given.items() if isinstance(value, str)}
+    given |= {name: os.path.expanduser(text) for name, text in texts.items()}
+    # Other folders are named after the workdir.
+    return given | {'workdir': re.sub('(?<=[^/])/+$', '', given['workdir'] or '')}
 
 
 def _init(argv):

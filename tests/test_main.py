@@ -177,6 +177,15 @@ def test_texts_are_a_whole_command(tmp_path, monkeypatch, capsys):
     assert "prepare.tokenizer = 'bundled'" in capsys.readouterr().out
 
 
+def test_folders_beside_a_workdir_are_named_after_it(monkeypatch):
+    monkeypatch.setenv('HOME', '/home/me')
+    words = ['jepa-text', 'train', 'toy', '--text=a.csv', '--workdir=~/run//']
+    call = main.read(words)
+    assert (call.workdir, call.config['data']['folder']) == (
+        *('/home/me/run', '/home/me/run-rows'),
+    )
+
+
 def test_texts_need_no_section_prepare(tmp_path):
     file = tmp_path / 'my.py'
     file.write_text(
@@ -285,6 +294,10 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         (f'{TRAIN} --config.clip_norm=-1', 'clip_norm=-1 must be a number above 0'),
         (f'train --config={QUICKSTART} --workdir=x', 'use `jepa-text study`'),
         (f'{TRAIN} more', "'more'"),
+        ('train toy --config.steps 3 --workdir=x', 'are set as --config.KEY=VALUE'),
+        ('train toy --text= --workdir=x', '--text is empty'),
+        ('train toy --text=README.md --workdir=.', 'give a folder with a name'),
+        ('evaluate --model=small --task=', '--task is empty'),
         (f'{TRAIN} --distributed=x', 'one of <auto|on|off>.\n'),
     ],
 )

@@ -28,7 +28,7 @@ def open_folder(path, plan):
     After an error, what is in it is kept for the next call with an equal `plan`, a JSON
     dict. Raises OSError if `path` exists by then and is not an empty folder.
     """
-    path = Path(path)
+    path = Path(path).resolve()  # of a link, the folder is replaced
     partial = path.parent / f'.{path.name}.partial'
     partial.mkdir(parents=True, exist_ok=True)
     with open(partial / LOCK, 'a', encoding='utf-8') as lock:

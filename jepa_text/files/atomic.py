@@ -49,7 +49,7 @@ def folder(path, replaces=False):
     be deleted. Raises OSError if `path` exists by then and is not an empty folder, unless
     the new folder `replaces` it: the old one is `.<name>.partial-*-replaced` meanwhile.
     """
-    path = Path(path)
+    path = Path(path).resolve()  # of a link, the folder is replaced
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.parent / f'.{path.name}.partial-{uuid.uuid4().hex[:8]}'
     partial.mkdir()

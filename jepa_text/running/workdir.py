@@ -42,7 +42,8 @@ def open_workdir(workdir, config, may_change=(), whole=dict, accept=lambda: None
     config = json.loads(json.dumps(config))  # tuples become lists
     with contextlib.ExitStack() as stack:
         with _clear_errors(path):
-            _make(path)
+            path.mkdir(parents=True, exist_ok=True)
+            check(path)
             stack.enter_context(locks.held(path / LOCK, f'The workdir {path}'))
             steps = path / restore.STEPS
             if restore.steps(steps):
@@ -93,11 +94,11 @@ def _check_not_lost(path, steps):
         )
 
 
-def _make(path):
-    """Creates the folder; raises ValueError if it has files that are not of a run."""
-    path.mkdir(parents=True, exist_ok=True)
+def check(path):
+    """Raises ValueError if a folder has files that are not of a run."""
     # A run that died immediately leaves only a lock or a partial config.json.
-    names = {p.name for p in path.iterdir() if not atomic.is_partial(p.name, CONFIG)}
+    files = path.iterdir() if path.exists() else ()
+    names = {p.name for p in files if not atomic.is_partial(p.name, CONFIG)}
     # At an address, the folder is new, and has a file with the address of checkpoints.
     pointer = {restore.STEPS} if (path / restore.STEPS).is_file() else set()
     others = sorted(names - {LOCK} - pointer)

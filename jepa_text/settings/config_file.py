@@ -181,6 +181,10 @@ def split_settings(argv):
     return rest, [match.groups() for _, match in matches if match]
 
 
+# Sections that name a file or a function. With another name, their keys are others, too.
+NAMED = 'model', 'objective', 'source', 'optimizer', 'schedule'
+
+
 def with_settings(root, config, settings):
     """Returns the config, as plain dicts, with all settings [(path, text)] applied.
 
@@ -196,8 +200,23 @@ def with_settings(root, config, settings):
         pairs = re.findall(r'([^.\[\]]+)|\[(\d+)\]', path)
         keys = [int(number) if number else key for key, number in pairs]
         parse = functools.partial(_parsed, _kinds(root, keys), text)
+        if keys[-1] == 'name' and keys[-2:-1] and keys[-2] in NAMED:
+            start = path.removesuffix('name')
+            own = {
+                p.removeprefix(start).split('.')[0]
+                for p in given
+                if p[: len(start)] == start
+            }
+            parse, keys = functools.partial(_renamed, parse, own), keys[:-1]
         config = _set(config, keys, parse, f'--config.{path}')
     return config
+
+
+def _renamed(parse, own, section):
+    """Returns the section with another name, and only the keys `own` of the old one."""
+    section = section or {}
+    kept = {key: section[key] for key in own if key in section}
+    return kept | {'name': parse(section.get('name'))}
 
 
 def _set(at, keys, parse, what):

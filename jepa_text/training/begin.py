@@ -55,6 +55,12 @@ def recipe_of(config, folder, stack, evaluations=()):
         if section and not row_folder.exists(rows):
             # An invalid config fails before the rows are prepared, which may take hours.
             # If the tokenizer does not exist, `prepare` raises the clearer error.
+            if Path(rows).absolute().is_relative_to(Path(folder).absolute()):
+                raise ValueError(
+                    f'data.folder={rows!r} is in the workdir {folder}, which is for the '
+                    'files of one run. Give a folder outside of it.'
+                )
+            workdir.check(Path(folder))
             outline = recipes.outline(config, vocab_size=2**15)
             preflight.batch_size(outline)
             preflight.rows(outline, rows, section['row_length'])

@@ -50,6 +50,7 @@ MAY_CHANGE = (
     'watchdog',
     'profile_steps',
     'plan',
+    'prepare.engine',
 )
 ADAMW = {'name': 'adamw'}
 WSD = {'name': 'wsd', 'peak': 5e-4, 'warmup_fraction': 0.05, 'decay_fraction': 0.2}

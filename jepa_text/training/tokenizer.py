@@ -89,10 +89,16 @@ def _run(parsed, place, is_brief):
         return report
     if report is None:
         others = {name: opened(name) for name in parsed.compare}
-        with atomic.folder(folder) as partial:
-            report = _make(parsed, partial, folder, others) | {'settings': settings}
-            text = json.dumps(report, indent=1, ensure_ascii=False) + '\n'
-            atomic.write(partial / REPORT, text)
+        try:
+            with atomic.folder(folder) as partial:
+                report = _make(parsed, partial, folder, others) | {'settings': settings}
+                text = json.dumps(report, indent=1, ensure_ascii=False) + '\n'
+                atomic.write(partial / REPORT, text)
+        except OSError:
+            # Another process may have trained the same one first.
+            report = _finished(folder, settings)
+            if report is None:
+                raise
     if is_brief:
         print(*report['said'], sep='\n')
         return report

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from jepa_text.data import partial
 from jepa_text.files import atomic, locks
 
 
@@ -80,6 +81,19 @@ def test_a_folder_with_files_is_not_overwritten(tmp_path):
     with pytest.raises(OSError, match='not empty'), atomic.folder(tmp_path / 'x'):
         pass
     assert names(tmp_path) == ['x'] and names(tmp_path / 'x') == ['inside']
+
+
+def test_of_a_link_the_folder_is_filled(tmp_path):
+    (tmp_path / 'large').mkdir()
+    (tmp_path / 'x').symlink_to('large')
+    with atomic.folder(tmp_path / 'x') as whole:
+        fill(whole)
+    (tmp_path / 'large' / 'inside' / 'file').unlink()
+    (tmp_path / 'large' / 'inside').rmdir()
+    with partial.open_folder(tmp_path / 'x', {}) as parts:
+        fill(parts)
+    assert names(tmp_path) == ['large', 'x'] and (tmp_path / 'x').is_symlink()
+    assert names(tmp_path / 'large') == ['inside']
 
 
 def test_a_folder_is_flushed_before_it_is_renamed(tmp_path, monkeypatch):

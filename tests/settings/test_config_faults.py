@@ -175,6 +175,25 @@ def test_faults_are_reported_before_anything_is_written(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ('rows', 'words'),
+    [('run/rows', 'in the workdir'), ('rows', 'not the workdir of one')],
+)
+def test_an_unusable_workdir_is_reported_before_rows_are_prepared(
+    rows, words, folder, tmp_path
+):
+    config = changed(folder)
+    config['prepare'] = dict(
+        tokenizer='bundled', row_length=32, source=dict(name='bundled')
+    )
+    config['data']['folder'] = str(tmp_path / rows)
+    (tmp_path / 'run').mkdir()
+    (tmp_path / 'run' / 'thesis.tex').touch()
+    with pytest.raises(exits.ConfigError, match=words):
+        tiny.train(config, tmp_path / 'run')
+    assert {p.name for p in tmp_path.rglob('*')} == {'run', 'thesis.tex'}
+
+
 @pytest.mark.slow
 def test_the_config_of_a_workdir_is_checked_on_resume(folder, tmp_path):
     config = changed(folder, steps=2, evaluate__every_steps=0)

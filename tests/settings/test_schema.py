@@ -176,6 +176,16 @@ def test_values_are_converted_to_the_type_of_their_key(path, text, value):
     assert before == FILE, 'the config that is given stays'
 
 
+@pytest.mark.parametrize('turn', [1, -1])
+def test_a_section_with_another_name_has_only_the_keys_that_are_set(turn):
+    old = {'name': 'adamw', 'b2': 0.999, 'weight_decay': 0.05}
+    settings = [('optimizer.b2', '0.9'), ('optimizer.name', 'muon')][::turn]
+    for before in (old, old | {'name': 'muon'}):
+        found = config_file.with_settings(Root, {'optimizer': before}, settings)
+        kept = {} if before is old else {'weight_decay': 0.05}
+        assert found == {'optimizer': {'name': 'muon', 'b2': 0.9} | kept}
+
+
 def test_a_missing_section_is_merged_with_its_default():
     config = config_file.with_settings(
         Root, {}, [('made.b2', '0.99'), ('inner.size', '2')]

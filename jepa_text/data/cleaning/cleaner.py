@@ -45,7 +45,9 @@ class Cleaner:
         for, and what tables.read raises."""
         self.config = config
         read = list(map(_read, config.decontaminate))
-        self._phrases = Phrases([texts for texts, _ in read], SHORTEST, LONGEST)
+        # As the documents, or no phrase of theirs would be found.
+        sets = [list(map(self._normalized, texts)) for texts, _ in read]
+        self._phrases = Phrases(sets, SHORTEST, LONGEST)
         self.sets = ()
         for one, (texts, files), short in zip(
             config.decontaminate, read, self._phrases.short, strict=True
@@ -61,15 +63,17 @@ class Cleaner:
 
     def clean(self, text):
         """Returns (the cleaned text, ''), or (None, the reason why it is dropped)."""
-        config = self.config
-        if config.normalize:
-            text = unicodedata.normalize(config.normalize, text)
-        if len(text) < config.min_chars:
+        text = self._normalized(text)
+        if len(text) < self.config.min_chars:
             return None, 'too short'
         number = self._phrases.find(text)
         if number is not None:
             return None, f'contaminated: {self.sets[number].name}'
         return text, ''
+
+    def _normalized(self, text):
+        form = self.config.normalize
+        return unicodedata.normalize(form, text) if form else text
 
 
 def _read(evaluation_set):

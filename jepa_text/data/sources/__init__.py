@@ -1,32 +1,43 @@
 """Corpus sources, one per module: make(split, **section) returns the documents."""
 
+import importlib
 import os
-from pathlib import Path
 
 from jepa_text.data.corpora import corpus, invalid_text
+from jepa_text.files import listing
 from jepa_text.settings import resolve
 
-# {what a file's name contains: its source}; all others are plain text.
-KINDS = dict.fromkeys(('.json', '.ndjson'), 'jsonl')
-KINDS |= dict.fromkeys(('.parquet', '.arrow'), 'parquet')
-KINDS |= dict.fromkeys(('.csv', '.tsv'), 'csv')
+KINDS = 'text', 'jsonl', 'csv', 'parquet'
 
 
 def section_of(path):
-    """Returns the section of the source of a file or folder, by the names of its files.
+    """Returns the section of the source of a file, folder or pattern, by the names of its
+    files. Raises ValueError for files of several kinds, and as `listing.expand` does.
 
     >>> section_of('texts/a.csv.gz')
     {'name': 'csv', 'path': 'texts/a.csv.gz'}
     """
     path = os.fspath(path)
-    if Path(path).is_dir():
-        files = sorted(p.name for p in Path(path).rglob('*'))
-    else:  # a pattern stays whole
-        files = [Path(path).name if Path(path).is_file() else path]
-    # A folder with some text has its other files left out, such as tables beside it.
-    name = next((f for f in files if '.txt' in f.lower()), (files or [''])[0])
-    kinds = (kind for end, kind in KINDS.items() if end in name.lower())
-    return {'name': next(kinds, 'text'), 'path': path}
+    modules = {kind: importlib.import_module(f'{__name__}.{kind}') for kind in KINDS}
+    endings = {kind: module.SUFFIXES for kind, module in modules.items()}
+    endings['json'] = modules['jsonl'].JSON
+    known = sum(endings.values(), ())
+    names = [path]
+    if os.path.isdir(path) or not path.lower().endswith(known):
+        names = [file.path for file in listing.expand(path, known).files]
+    found = {}
+    for name in names:
+        kinds = (kind for kind in endings if name.lower().endswith(endings[kind]))
+        found.setdefault(next(kinds, 'text'), name)
+    if len(found) > 1:
+        found.pop('json', None)  # the properties of the other files
+    if len(found) > 1:
+        raise ValueError(
+            f'{path} has files of several kinds: {", ".join(found.values())}. Choose one '
+            f"kind by a pattern, such as '{path}/**/*{endings[next(iter(found))][0]}'."
+        )
+    kind = next(iter(found))
+    return {'name': 'jsonl' if kind == 'json' else kind, 'path': path}
 
 
 def build(section, split):

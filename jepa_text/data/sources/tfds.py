@@ -3,9 +3,8 @@
     config.prepare.source = dict(name='tfds', path='tfds:lm1b')
     config.prepare.source = dict(name='tfds', path='~/tensorflow_datasets/lm1b/1.1.0')
 
-Such a dataset is built once with `tfds build --file_format=array_record lm1b`, or from
-any corpus by data/corpora/tfds_builder.py. A name is looked up in TFDS_DATA_DIR, by
-default ~/tensorflow_datasets.
+Such a dataset is built once with `tfds build --file_format=array_record lm1b`. A name is
+looked up in TFDS_DATA_DIR, by default ~/tensorflow_datasets.
 """
 
 import dataclasses

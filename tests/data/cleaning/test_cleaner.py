@@ -85,6 +85,13 @@ def test_shorter_texts_are_found_as_a_whole(tmp_path):
         assert not one.clean(text)[1]
 
 
+@pytest.mark.parametrize(('form', 'other'), [('NFKC', 'Ｎｉｎｅ'), ('NFC', 'Ni\u0301ne')])
+def test_sets_are_normalized_as_documents_are(tmp_path, form, other):
+    text = SHORT.replace('Nine', other)
+    one = made(normalize=form, decontaminate=[rows(tmp_path / 'quiz.jsonl', text)])
+    assert one.clean(text)[1] == 'contaminated: quiz'
+
+
 def test_the_first_matching_set_is_named(tmp_path):
     first = rows(tmp_path / 'a.jsonl', SHORT) | dict(name='mine')
     one = made(decontaminate=[first, rows(tmp_path / 'b.jsonl', QUESTION, SHORT)])

@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 import sys
+from pathlib import Path
 
 import pyarrow
 import pytest
@@ -81,6 +82,20 @@ def test_the_kind_of_a_file_is_told_by_its_own_name(tmp_path):
         path = tmp_path / 'data.json.d' / name
         path.touch()
         assert sources.section_of(path) == {'name': kind, 'path': str(path)}
+
+
+def test_the_kind_of_a_folder_is_that_of_its_visible_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ('.cache/a.txt', '.notes.txt', 'README.md', 'infos.json', 'sub/b.jsonl'):
+        Path('d', name).parent.mkdir(parents=True, exist_ok=True)
+        Path('d', name).touch()
+    assert sources.section_of('d')['name'] == 'jsonl'
+    assert sources.section_of(f'file://{tmp_path}/d')['name'] == 'jsonl'
+    Path('d', 'README.txt').touch()
+    message = r"kinds: d/README.txt, d/sub/b.jsonl. .* pattern, such as 'd/\*\*/\*.txt'"
+    with pytest.raises(ValueError, match=message):
+        sources.section_of('d')
+    assert sources.section_of('d/**/*.jsonl')['name'] == 'jsonl'
 
 
 def test_bundled_holds_out_the_last_documents_of_each_kind():
