@@ -1,7 +1,7 @@
 """Options for adapting a decoder into an encoder: mask token, head, window, vocabulary.
 
     mask            'auto': the tokenizer's own mask token, else a reserved one, which is
-                    renamed, else a new one; 'new'; or the name of a token to rename
+                    renamed, else a new one; or 'new'
     head            'keep' unchanged; 'tied' to the embedding; 'new', untied and randomly
                     initialized
     window          for sliding-window attention: 'two_sided' or 'none'
@@ -22,6 +22,7 @@ from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import declared, roles
 from jepa_text.settings import ranges, resolve
 
+MASKS = ('auto', 'new')
 HEADS = ('keep', 'tied', 'new')
 WINDOWS = ('two_sided', 'none')
 RESERVED = re.compile('reserved|unused', re.IGNORECASE)
@@ -43,10 +44,7 @@ class Choices:
             resolve.check_choice('adapt: window', self.window, WINDOWS)
         multiple = self.vocab_multiple
         ranges.number('adapt: vocab_multiple', multiple, whole=True, minimum=1)
-        if not isinstance(self.mask, str):
-            raise ValueError(
-                f"adapt: mask={self.mask!r}; it is 'auto', 'new' or the name of a token."
-            )
+        resolve.check_choice('adapt: mask', self.mask, MASKS)
 
 
 def choices(section):
@@ -71,29 +69,23 @@ def section_of(section, window):
 def with_mask(tokenizer, where, mask):
     """(a Tokenizer with a mask token, that token's name in the file, its origin).
 
-    The origin is 'found', 'reserved' or 'new'. Raises ValueError for an unknown token.
+    The origin is 'found', 'reserved' or 'new'. Raises ValueError for a new one that is
+    there.
     """
     name_of = tokenizer.backend.id_to_token
     if mask == 'auto' and tokenizer.mask_id is not None:
         return tokenizer, name_of(tokenizer.mask_id), 'found'
-    if mask == 'auto':
-        free = [i for i in tokenizer.special_ids if RESERVED.search(name_of(i))]
-        mask = name_of(free[0]) if free else 'new'
+    if mask == 'new' and tokenizer.backend.token_to_id(MASK) is not None:
+        raise ValueError(
+            f"adapt: mask='new', but {where} has {MASK} already: take mask='auto'."
+        )
     content = declared.unmarked(json.loads(tokenizer.content), 'mask')
-    if mask == 'new':
+    free = [i for i in tokenizer.special_ids if RESERVED.search(name_of(i))]
+    if mask == 'new' or not free:
         content, _ = roles.with_new(content, MASK)
         return tokenizers.parse(content, where), MASK, 'new'
-    if tokenizer.backend.token_to_id(mask) is None:
-        raise ValueError(
-            f'adapt: mask={mask!r} is no token of {where}; use an existing token, '
-            "'auto' or 'new'."
-        )
-    if mask != MASK and tokenizer.backend.token_to_id(MASK) is not None:
-        raise ValueError(
-            f'adapt: mask={mask!r}, but {where} has {MASK} already: take mask={MASK!r}.'
-        )
-    content = roles.renamed(content, mask, MASK)
-    return tokenizers.parse(content, where), mask, 'reserved'
+    content = roles.renamed(content, name_of(free[0]), MASK)
+    return tokenizers.parse(content, where), name_of(free[0]), 'reserved'
 
 
 def lines(record):

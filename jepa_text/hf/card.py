@@ -7,6 +7,8 @@ on this machine is reduced to its last component.
 import dataclasses
 from pathlib import PurePosixPath, PureWindowsPath
 
+from jepa_text.hf.families import FAMILIES
+
 # Suffix of an architecture's name, and of the class that loads it -> pipeline tag.
 TASKS = {
     'ForMaskedLM': 'fill-mask',
@@ -15,6 +17,8 @@ TASKS = {
     'ForTokenClassification': 'token-classification',
     'ForQuestionAnswering': 'question-answering',
 }
+# How the classes of decoders begin.
+_DECODERS = tuple(family.stem for family in FAMILIES.values() if family.causal)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,6 +139,9 @@ def _usage(model, architecture, loader, name):
     lines = ['## Use', '']
     if architecture.startswith('EuroBert'):
         lines += ['Needs transformers 5.3 or later.', '']
+    elif not model.causal and architecture.startswith(_DECODERS):
+        needs = 'Needs transformers 5.2 or later: earlier ones ignore `is_causal=false`, '
+        lines += [f'{needs}and give other vectors without an error.', '']
     lines += [
         '```python',
         f'from transformers import AutoTokenizer, {loader}',

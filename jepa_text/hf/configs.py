@@ -62,7 +62,7 @@ _ROPE = ('rope_type', 'type', 'rope_theta', 'partial_rotary_factor', *STRETCH.va
 # Keys that are read although no family has a default for them.
 _ALWAYS = (
     *('rope_parameters', 'rope_scaling', 'partial_rotary_factor', 'layer_types'),
-    *('is_causal', 'is_decoder', 'architectures'),
+    *('is_causal', 'is_decoder', 'architectures', STRETCH['length']),
 )
 
 
@@ -72,7 +72,9 @@ def complete(config, family=None):
     family = family or config.get('model_type')
     resolve.check_choice('model_type', family, FAMILIES)
     kind = FAMILIES[family]
-    given = {key: value for key, value in config.items() if key not in kind.unread}
+    # Classes of encoders are bidirectional, whatever a config says.
+    unread = kind.unread if kind.causal else (*kind.unread, 'is_causal')
+    given = {key: value for key, value in config.items() if key not in unread}
     config = kind.defaults | given
     read = {*kind.defaults, *families.KEYS[kind.model].values(), *_ALWAYS} & set(RULES)
     if family == 'bert':
@@ -240,10 +242,11 @@ def _write_transformer(family, section, causal):
     )
     theta = next((t for t in thetas if t is not None), 10_000.0)
     size = next((w + int(causal) for w in windows if w is not None), None)
-    config = {
-        'hidden_act': 'silu',
-        'rope_parameters': _write_rope(theta, section['rope_scaling']),
-    }
+    rope = _write_rope(theta, section['rope_scaling'])
+    # The last two are for transformers 4, which would take its defaults instead.
+    config = {'hidden_act': 'silu', 'rope_parameters': rope, 'rope_theta': theta}
+    if section['rope_scaling'] is not None:
+        config['rope_scaling'] = rope
     if family == 'smollm3':
         config['no_rope_layers'] = [int(t is not None) for t in thetas]
     if family == 'mistral':
@@ -307,7 +310,8 @@ def _read_rope(config):
         raise _error('rope_theta', None, 'a number above 0')
     if kind == 'default':
         return float(theta), None
-    rope = {STRETCH['length']: config['max_position_embeddings']} | rope
+    length = config.get(STRETCH['length'], config['max_position_embeddings'])
+    rope = {STRETCH['length']: length} | rope
     if lacking := set(STRETCH.values()) - set(rope):
         raise ValueError(f"config.json: rope_type='llama3' lacks {', '.join(lacking)}.")
     return float(theta), {ours: rope[theirs] for ours, theirs in STRETCH.items()}
@@ -350,6 +354,10 @@ def _write_modern(section):
             'full_attention': _write_rope(section['rope_theta']),
             'sliding_attention': _write_rope(section['local_theta']),
         },
+        # The same for transformers 4, which would take its defaults instead.
+        'global_attn_every_n_layers': section['global_every'],
+        'global_rope_theta': section['rope_theta'],
+        'local_rope_theta': section['local_theta'],
     }
 
 

@@ -333,7 +333,7 @@ FAMILIES = {
     'llama': _decoder('Llama', question='transformer.'),
     'mistral': _decoder(
         'Mistral',
-        unread=('attention_bias', 'mlp_bias'),
+        unread=('attention_bias', 'mlp_bias', 'use_sliding_window'),
         num_key_value_heads=8,
         sliding_window=4096,
         max_position_embeddings=131072,

@@ -14,7 +14,8 @@ from jepa_text.files import addresses, checksums, copies, extras, paths
 
 JSON = ('*.json',)
 WANTED = ('*.safetensors', *JSON)
-UNWANTED = ('onnx/*', 'openvino/*', 'original/*')
+# The last are Mistral's own names of weights that are there in other files, too.
+UNWANTED = ('onnx/*', 'openvino/*', 'original/*', 'consolidated*')
 WEIGHTS = ('*.safetensors', '*.bin', '*.pt', '*.pth', '*.ckpt')
 SINGLE = 'model.safetensors'
 INDEX = 'model.safetensors.index.json'

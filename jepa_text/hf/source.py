@@ -1,6 +1,7 @@
 """A Hugging Face model folder, whose tensors are checked against its config."""
 
 import functools
+import json
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,12 @@ from jepa_text.hf.families import FAMILIES
 from jepa_text.models import heads, memo
 from jepa_text.models.network import key_of
 
+# {key of tokenizer_config.json: key of a BertNormalizer in tokenizer.json}.
+NORMALIZER = {
+    'do_lower_case': 'lowercase',
+    'strip_accents': 'strip_accents',
+    'tokenize_chinese_chars': 'handle_chinese_chars',
+}
 LM_MODELS = ('ForCausalLM', 'ForMaskedLM', 'LMHeadModel', 'ForPreTraining')
 
 
@@ -61,7 +68,21 @@ class Source:
                 f'the embedding has {self.section["vocab_rows"]} rows (vocab_size): they '
                 'do not belong together.'
             )
+        self._check_normalizer(json.loads(tokenizer.content).get('normalizer') or {})
         return tokenizer
+
+    def _check_normalizer(self, stored):
+        """transformers replaces a BertNormalizer that differs from its own settings."""
+        file = self.folder / 'tokenizer_config.json'
+        if stored.get('type') != 'BertNormalizer' or not file.is_file():
+            return
+        given = files.read_json(file)
+        for key, ours in NORMALIZER.items():
+            if key in given and given[key] != stored.get(ours):
+                raise ValueError(
+                    f'{file}: {key}={given[key]}, but tokenizer.json has {ours}='
+                    f'{stored.get(ours)}. transformers takes the first: make them agree.'
+                )
 
     def _is_tied(self):
         """Whether the head is tied; as in transformers, not if its values differ."""

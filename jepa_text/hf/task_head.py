@@ -140,6 +140,8 @@ def read(config, family, names, tensor):
         return None
     params = _params(theirs, names, tensor)
     count = params['classifier']['kernel'].shape[-1]
+    if config.get('problem_type') == 'regression' and count > 1:
+        return None
     given = {int(number): str(label) for number, label in _labels(config).items()}
     own = config.get('jepa_text')
     return TaskHead(

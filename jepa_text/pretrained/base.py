@@ -7,6 +7,7 @@ collate        rows -> a batch of one shape
 
 import dataclasses
 from collections import Counter
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -104,15 +105,24 @@ class Unlabeled(NamedTuple):
     target: None = None
 
 
+def listed(texts):
+    """Returns a list of texts; raises ValueError for one text, a table, or a set."""
+    is_ordered = isinstance(texts, Iterable) and getattr(texts, 'ndim', 1) == 1
+    if not is_ordered or isinstance(texts, str | bytes | Mapping | Set):
+        raise ValueError(
+            f'Expected a list of texts, but got a {type(texts).__name__}: put texts '
+            'in [], and give one column of a table.'
+        )
+    return list(texts)
+
+
 def unlabeled(kind, first, second=None):
     """The Unlabeled examples for a kind.
 
     Raises ValueError for a single text instead of a list, lists of different lengths, and
     texts of a type that the kind does not accept.
     """
-    if isinstance(first, str) or isinstance(second, str):
-        raise ValueError('Expected a list of texts, but got a single text: put it in [].')
-    first, second = list(first), None if second is None else list(second)
+    first, second = listed(first), None if second is None else listed(second)
     if second is not None and len(first) != len(second):
         raise ValueError(
             f'{len(first)} first texts, but {len(second)} second texts: pairs need the '

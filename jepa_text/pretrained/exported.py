@@ -80,7 +80,11 @@ def kind_of(head, pair=None):
     question answering; for other pairs the kind needs their template.
     """
     if head.described is not None:
-        return saved.kind_of(head.described)
+        kind = saved.kind_of(head.described)
+        ours = head_of(kind, head.params)
+        # Unless it was trained on other labels since, elsewhere.
+        if (ours.kind, ours.labels) == (head.kind, head.labels):
+            return kind
     act = head.layers
     if head.kind == 'token':
         return tags.Tags(labels=head.labels, act=act)

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -270,13 +270,7 @@ class Pretrained:
 
         Warns of truncated texts, at the caller of the method that calls this.
         """
-        is_ordered = isinstance(texts, Iterable) and getattr(texts, 'ndim', 1) == 1
-        if not is_ordered or isinstance(texts, str | bytes | Mapping | set):
-            raise ValueError(
-                f'Expected a list of texts, but got a {type(texts).__name__}: put texts '
-                'in [], and give one column of a table.'
-            )
-        texts = list(texts)
+        texts = base.listed(texts)
         for number, text in enumerate(texts):
             # The tokenizer would read a tuple of two texts as a single row.
             _check_text(f'texts[{number}]', text)

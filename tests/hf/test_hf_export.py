@@ -269,6 +269,7 @@ KNOWN = (
 )
 BIDIRECTIONAL = (
     *('pipeline_tag: feature-extraction', 'cannot generate', 'license: unknown'),
+    'Needs transformers 5.2 or later: earlier ones ignore `is_causal=false`',
     *('AutoModel.from_pretrained', "pooled by 'mean'"),
 )
 LEFT = dict(causal=True, shift=1)
@@ -286,13 +287,13 @@ def measured(loss):
         ({}, 'EuroBertForMaskedLM', FACTS, KNOWN, ()),
         ({}, 'BertModel', measured(5.0), (), ('The weights are',)),
         (dict(shift=1), 'BertForMaskedLM', None, ('at the position before it',), ()),
-        ({}, 'Qwen3ForCausalLM', None, BIDIRECTIONAL, ('Needs transformers',)),
+        ({}, 'Qwen3ForCausalLM', None, BIDIRECTIONAL, ('transformers 5.3',)),
         (
             LEFT,
             'Qwen3ForCausalLM',
             None,
             ('pipeline_tag: text-generation', "pooled by 'mean'"),
-            ('MNTP', 'cannot generate'),
+            ('MNTP', 'cannot generate', 'Needs transformers'),
         ),
         ({}, 'BertModel', measured(5.0), ('1.40 better than token freq',), ('**',)),
         ({}, 'BertModel', measured(7.05), ('0.65 worse than token freq', '**'), ()),

@@ -47,6 +47,29 @@ def test_index_entries_outside_the_folder_raise(folder, file):
         load.load(path)
 
 
+def test_a_normalizer_that_transformers_would_replace_raises(folder):
+    path = folder('bert')
+    tokenizer = json.loads((path / 'tokenizer.json').read_text())
+    tokenizer['normalizer'] = dict(
+        type='BertNormalizer',
+        clean_text=True,
+        handle_chinese_chars=True,
+        strip_accents=None,
+        lowercase=False,
+    )
+    (path / 'tokenizer.json').write_text(json.dumps(tokenizer))
+    for is_lower in (False, True):
+        text = json.dumps(dict(do_lower_case=is_lower, strip_accents=None))
+        (path / 'tokenizer_config.json').write_text(text)
+        if is_lower:
+            with pytest.raises(
+                ValueError, match='do_lower_case=True, but tokenizer.json'
+            ):
+                load.load(path)
+        else:
+            load.load(path)
+
+
 def test_inputs_that_are_no_list_are_those_of_the_default(folder):
     source = folder('bert')
     (source / 'tokenizer_config.json').write_text('{"model_input_names": 7}')

@@ -133,6 +133,10 @@ def test_a_modernbert_does_not_stretch_its_positions(changes, words):
         dict(rope_parameters=dict(rope_theta=5.0), rope_scaling=dict(type='default')),
         dict(rope_parameters=dict(rope_theta=5.0), rope_scaling=STRETCHED),
         dict(rope_scaling=STRETCHED, rope_theta=7.0, original_max_position_embeddings=8),
+        dict(
+            rope_parameters=STRETCHED | dict(rope_theta=7.0),
+            original_max_position_embeddings=16,
+        ),
         dict(rope_parameters=dict(full_attention=dict(rope_theta=5.0))),
         dict(rope_parameters=dict(full_attention=dict(rope_theta=5.0), rope_theta=7.0)),
     ],

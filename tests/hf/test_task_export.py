@@ -277,6 +277,20 @@ def test_retrieval_models_are_exported_without_head(tmp_path, family, architectu
         model.predict(TEXTS)
 
 
+def test_labels_of_a_later_training_elsewhere_count(tmp_path):
+    """What we wrote of our kind stays in config.json as it was."""
+    export.write(tuned('bert', 'labels'), tmp_path)
+    config = config_of(tmp_path)
+    for number, label in ((0, 'ham'), (1, 'spam'), (2, 'eggs')):
+        config['id2label'][str(number)] = label
+    (tmp_path / 'config.json').write_text(json.dumps(config))
+    model = load.load(f'hf:{tmp_path}')
+    assert model.kind.labels == ('ham', 'spam', 'eggs')
+    config |= dict(problem_type='regression')
+    (tmp_path / 'config.json').write_text(json.dumps(config))
+    assert load.load(f'hf:{tmp_path}').kind is None  # three numbers are no kind of ours
+
+
 def test_a_different_head_in_the_folder_is_detected(tmp_path):
     model = tuned('bert', 'labels')
     export.write(model, tmp_path / 'out')
