@@ -314,7 +314,8 @@ def _read_rope(config):
     rope = {STRETCH['length']: length} | rope
     if lacking := set(STRETCH.values()) - set(rope):
         raise ValueError(f"config.json: rope_type='llama3' lacks {', '.join(lacking)}.")
-    return float(theta), {ours: rope[theirs] for ours, theirs in STRETCH.items()}
+    scaling = {ours: float(rope[theirs]) for ours, theirs in STRETCH.items()}
+    return float(theta), scaling | {'length': rope[STRETCH['length']]}
 
 
 def _write_rope(theta, scaling=None):
