@@ -23,9 +23,8 @@ environment of its machine, except for what would make it join the job of its dr
 as many threads on Ray as without. It writes to workdir/logs/TASK.log, and ends with its
 driver.
 
-A task that fails stops only those that come after it. One whose process is lost, to a
-kill or with its node, is started again; an error that it raises is final. A workdir has
-one driver at a time.
+A task that fails stops no other. One whose process is lost, to a kill or with its node,
+is started again; an error that it raises is final. A workdir has one driver at a time.
 """
 
 import concurrent.futures
@@ -87,7 +86,7 @@ OWN_PROCESS = Options(jobs=2, retries=0)
 class Task:
     """A call of `function`, the full name of a function, with positional `arguments`.
 
-    after        the names of earlier tasks that must succeed first
+    after        the names of earlier tasks that must end first, well or not
     variables    environment variables of a fresh process
     cost         how long it takes, in proportion to the others
     """
@@ -105,10 +104,6 @@ class Outcome(NamedTuple):
 
     value: Any = None
     error: Exception | None = None
-
-
-class Skipped(RuntimeError):
-    """A task did not run, as one that it comes after failed."""
 
 
 @contextlib.contextmanager
@@ -159,15 +154,9 @@ def _run(options, place, ray, tasks, on_end=None):
 
         while waiting or running:
             for task in list(waiting):
-                failed = [n for n in task.after if n in outcomes and outcomes[n].error]
-                if failed:
-                    error = Skipped(f'not run, as {failed[0]} failed')
-                    ended(task.name, Outcome(error=error))
-                elif len(running) < slots and outcomes.keys() >= {*task.after}:
+                if len(running) < slots and outcomes.keys() >= {*task.after}:
                     running[submit(task)] = task.name
-                else:
-                    continue
-                waiting.remove(task)
+                    waiting.remove(task)
             done, _ = concurrent.futures.wait(
                 running, _POLL, return_when=concurrent.futures.FIRST_COMPLETED
             )
@@ -275,14 +264,14 @@ def _call_in_process(task, log, folder, variables, retries, stopping=None):
             start_new_session=True,  # it gets no signals of the terminal
         )
         stack.callback(child.wait)
-        stack.enter_context(contextlib.suppress(BrokenPipeError))
-        stack.enter_context(child.stdin)  # at its end, the process stops
-        child.stdin.write(f'{json.dumps([str(answer), task])}\n'.encode())
-        child.stdin.flush()
+        # At the end of its input, the process stops. It may have been killed before it.
+        stack.callback(_unless_gone, child.stdin.close)
+        _unless_gone(child.stdin.write, f'{json.dumps([str(answer), task])}\n'.encode())
+        _unless_gone(child.stdin.flush)
         while child.poll() is None and not (stopping and stopping.is_set()):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(_POLL)
-        child.stdin.close()
+        _unless_gone(child.stdin.close)
         code = child.wait()
         if answer.exists():
             told = json.loads(answer.read_text(encoding='utf-8'))
@@ -295,6 +284,11 @@ def _call_in_process(task, log, folder, variables, retries, stopping=None):
         print(f'{task["name"]}: {lost}; it is started again', flush=True)
         return _call_in_process(task, log, folder, variables, retries - 1, stopping)
     raise RuntimeError(lost)
+
+
+def _unless_gone(call, *arguments):
+    with contextlib.suppress(BrokenPipeError):
+        call(*arguments)
 
 
 def main():

@@ -209,7 +209,7 @@ def _of_text(name, text, workdir, file):
     from jepa_text.data import sources
 
     settings = [('prepare.source', sources.section_of(text))]
-    if name != 'prepare':
+    if name not in ('prepare', 'study'):
         if os.path.basename(workdir) in ('', '.', '..'):
             raise ValueError(
                 f'--workdir={workdir}: with --text, give a folder with a name, runs/a: '

@@ -62,7 +62,7 @@ _ROPE = ('rope_type', 'type', 'rope_theta', 'partial_rotary_factor', *STRETCH.va
 # Keys that are read although no family has a default for them.
 _ALWAYS = (
     *('rope_parameters', 'rope_scaling', 'partial_rotary_factor', 'layer_types'),
-    *('is_causal', 'is_decoder', 'architectures', STRETCH['length']),
+    *('is_causal', 'is_decoder', 'architectures'),
 )
 
 
@@ -310,8 +310,7 @@ def _read_rope(config):
         raise _error('rope_theta', None, 'a number above 0')
     if kind == 'default':
         return float(theta), None
-    length = config.get(STRETCH['length'], config['max_position_embeddings'])
-    rope = {STRETCH['length']: length} | rope
+    rope = {STRETCH['length']: config['max_position_embeddings']} | rope
     if lacking := set(STRETCH.values()) - set(rope):
         raise ValueError(f"config.json: rope_type='llama3' lacks {', '.join(lacking)}.")
     scaling = {ours: float(rope[theirs]) for ours, theirs in STRETCH.items()}

@@ -14,7 +14,7 @@ from pathlib import Path
 from jepa_text import engine
 from jepa_text.files import atomic, paths
 from jepa_text.objectives.latent import diagnostics
-from jepa_text.parallel import sharding
+from jepa_text.parallel import exits, sharding
 from jepa_text.report import console
 from jepa_text.settings import resolve, schema
 from jepa_text.settings.schema import field, section
@@ -28,7 +28,7 @@ class Settings:
     """Settings that the cases share, or that a case overrides."""
 
     seed: int = field(0, 'seed of parameters and batches', minimum=0)
-    vocab_size: int = field(8192, 'vocabulary size', minimum=1)
+    vocab_size: int = field(8192, 'vocabulary size', minimum=16)
     rows: int = field(8, 'rows per step', minimum=1)
     row_length: int = field(256, 'tokens per row', minimum=1)
     model: dict = field(
@@ -80,21 +80,26 @@ def benchmark(config, workdir):
     """
     config = schema.resolved(Config, schema.plain(config))
     cases, rounds = resolve_cases(config), {}
+    against = {one['name']: one.get('against') for one in cases}
     workdir = Path(paths.local('--workdir', workdir))
     paths.check_folder('--workdir', str(workdir))
     with engine.opened(engine.OWN_PROCESS, workdir) as run:
         for number in range(1, config['rounds'] + 1):
             for case in cases:
-                measured = run_case(case, run)
+                try:
+                    measured = run_case(case, run)
+                except exits.Stopped as error:
+                    raise RuntimeError(
+                        f'stopped; {workdir}/benchmark.json has what was measured. The '
+                        'same command starts over.'
+                    ) from error
                 rounds.setdefault(case['name'], []).append(measured)
                 print(
                     f'round {number} of {config["rounds"]}: {case["name"]}, '
                     f'{1e3 * measured["seconds"]:,.1f} ms/step by {measured["library"]}',
                     flush=True,
                 )
-                results = merged(
-                    rounds, {one['name']: one.get('against') for one in cases}
-                )
+                results = merged(rounds, against)
                 contents = json.dumps({'config': config, 'results': results}, indent=1)
                 atomic.write(workdir / 'benchmark.json', contents)
     console.table(config['name'], COLUMNS, [table_row(*r) for r in results.items()])

@@ -33,9 +33,22 @@ def plan(config, workdir=None):
         _, devices = hardware.find(options.target)
         mesh = sharding.abstract_mesh(devices, **run['mesh'])
         run = completion.with_baseline(completion.with_init_from(run), None, mesh)
+        _check_rows(outline(run, options), options)
         plans[name] = make(run, options)
         tables.show(name, plans[name])
     return plans
+
+
+def _check_rows(recipe, options):
+    """Raises ValueError for rows that the devices of the plan cannot divide."""
+    ways, microbatches = _ways(recipe.mesh), recipe.settings.accumulate
+    for phase in recipe.phases:
+        if phase.batch_size % (ways * microbatches):
+            raise ValueError(
+                f'{phase.batch_size} rows per step are not a multiple of {ways} (mesh '
+                f'data x fsdp) x {microbatches} (accumulate); change one of them, or '
+                f'plan.hardware={options.target}.'
+            )
 
 
 def _unseeded(config):
@@ -159,16 +172,7 @@ def outline(config, options):
     mesh = sharding.abstract_mesh(devices, **config['mesh'])
     # The step is only traced, so the attention kernel need not be available.
     traced = config | {'model': config['model'] | {'attention': 'xla'}}
-    recipe = recipes.outline(traced, mesh, options.vocab_size)
-    ways, microbatches = _ways(mesh), config['accumulate']
-    for phase in recipe.phases:
-        if phase.batch_size % (ways * microbatches):
-            raise ValueError(
-                f'{phase.batch_size} rows per step are not a multiple of {ways} (mesh '
-                f'data x fsdp) x {microbatches} (accumulate); change one of them, or '
-                f'plan.hardware={options.target}.'
-            )
-    return recipe
+    return recipes.outline(traced, mesh, options.vocab_size)
 
 
 def make(config, options):
@@ -185,7 +189,7 @@ def make(config, options):
             steps=phase.steps,
             rows=phase.batch_size,
             length=phase.length,
-            rows_at_once=phase.batch_size // parts,
+            rows_at_once=max(1, phase.batch_size // parts),
             parameters=parameters(recipe.shapes(phase).params),
             count=recipe.cost(phase),
             memory=memory.estimate(recipe, phase, microbatches=microbatches, fused=fused),

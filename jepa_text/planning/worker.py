@@ -11,6 +11,7 @@ from jepa_text.parallel import exits, hardware, sharding
 from jepa_text.planning import peer
 from jepa_text.running import compilation, xla_flags
 from jepa_text.training import config as settings
+from jepa_text.training import preflight
 from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
@@ -61,6 +62,7 @@ def make(case):
         # Tokens are random, so any vocabulary size works with the bundled tokenizer.
         case['vocab_size'],
     )
+    preflight.batch_size(recipe)
     (phase,) = recipe.phases
     made = batches(case, phase)
     if is_ours:

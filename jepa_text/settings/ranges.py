@@ -130,6 +130,9 @@ def in_steps(what, section, steps):
             if key in section:
                 raise ValueError(f'{what} has {key} and a fraction: give one of them.')
         made[key] = value
+    both = section.get('warmup_fraction', 2) + section.get('decay_fraction', 2)
+    if both <= 1:  # rounding must not make them longer than all steps
+        made['decay_steps'] = min(made['decay_steps'], steps - made['warmup_steps'])
     return made
 
 

@@ -20,7 +20,10 @@ SAME, UNKNOWN = 'same', 'not logged'
 _READ, _MASKED = 'train/tokens', 'train/masked_tokens'
 _AT_START = ('heldout/clm_loss', 'heldout/mlm_loss')
 # Keys of objectives that determine which tokens are masked.
-_MASKS = ('rate', 'sampler', 'span_length', 'mask_share', 'random_share')
+_MASKS = (
+    *('rate', 'sampler', 'span_length', 'mask_share', 'random_share'),
+    *('parts', 'shares'),
+)
 
 
 class Check(NamedTuple):
@@ -152,12 +155,14 @@ def _masked(config, log):
         # Line n of a log belongs to the n-th step, which starts at n - 1.
         for (start, stop), phase in zip(spans, config['phases']):
             if start < step <= stop:
-                counts[step, _masking(phase['objective'])] = count
+                counts[step, _masking(phase['objective'], start, stop)] = count
     return counts
 
 
-def _masking(objective):
-    """Returns the options that determine how an objective masks tokens."""
+def _masking(objective, start, stop):
+    """Returns the options that determine how an objective masks tokens in a phase."""
     section = objective.get('mlm') or objective
     name = objective['name'] if section is objective else 'mlm'
-    return name, str({key: section.get(key) for key in _MASKS})
+    # A rate that changes does so over the phase.
+    span = (start, stop) if isinstance(section.get('rate'), dict) else ()
+    return name, str({key: section.get(key) for key in _MASKS}), span

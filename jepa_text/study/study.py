@@ -80,6 +80,12 @@ class Config(settings.Shared):
             raise ValueError(
                 f'study.split={split!r} is not in prepare.splits={self.prepare.splits}.'
             )
+        if self.data.folder or self.data.mixture:
+            raise ValueError(
+                f'data.folder={self.data.folder!r}, data.mixture={self.data.mixture}: a '
+                'study reads the rows that it prepares. Leave them out; `prepare` makes '
+                'rows of several sources, too.'
+            )
         if self.seeds and self.seed:
             raise ValueError(
                 f'seed={self.seed} and seeds={self.seeds}: set only one of them.'
@@ -128,10 +134,15 @@ def _study(config, folder, run):
     if error:
         raise error
     fingerprints, configs = plan['fingerprints'], plan['configs']
-    to_train = [
-        _task(f'train {name}', 'train', name, configs[name], folder, trunk, cost=cost)
-        for name, trunk, cost in plan['to_train']
-    ]
+    to_train = []
+    for name, trunk, cost in plan['to_train']:
+        # A trunk that is complete has no task.
+        known = {task.name for task in to_train}
+        after = known & ({f'train {trunk[0]}'} if trunk else set())
+        given = name, configs[name], folder, trunk
+        to_train.append(
+            _task(f'train {name}', 'train', *given, after=(*after,), cost=cost)
+        )
     failed = _errors(run(to_train)) if to_train else {}
     trained = {name: mark for name, mark in fingerprints.items() if name not in failed}
     if not trained:
@@ -162,12 +173,9 @@ def _study(config, folder, run):
     return results
 
 
-def _task(name, function, *arguments, cost=1.0):
-    *_, trunk = arguments
-    after = (f'train {trunk[0]}',) if function == 'train' and trunk else ()
+def _task(name, function, *arguments, **more):
     arguments = [str(x) if isinstance(x, Path) else x for x in arguments]
-    function = f'{work.__name__}.{function}'
-    return engine.Task(name, function, arguments, after, cost=cost)
+    return engine.Task(name, f'{work.__name__}.{function}', arguments, **more)
 
 
 def _errors(outcomes):
@@ -184,8 +192,7 @@ def _failure(failed, fingerprints):
 
     It is Diverged if the same command can only fail again, else a RuntimeError.
     """
-    own = [x for x in failed.values() if not isinstance(x, engine.Skipped)]
-    is_final = all(exits.code_of(error) == exits.USAGE for error in own)
+    is_final = all(exits.code_of(error) == exits.USAGE for error in failed.values())
     listed = '; '.join(f'{name}: {error}' for name, error in failed.items())
     return (exits.Diverged if is_final else RuntimeError)(
         f'Of {len(fingerprints)} runs, these have no results: {listed} The others are '

@@ -46,7 +46,7 @@ def check(config, folder):
             if measure.is_known(config, folder, name, mark)
         }
     saved = saved_steps(configs, folder)
-    trunks = tree.trunks(courses(whole), saved, ended)
+    trunks = tree.trunks(courses(whole), saved, ended | by_result)
     keep_at_steps = {name: set() for name in configs}
     for other, step in filter(None, trunks.values()):
         keep_at_steps[other].add(step)

@@ -181,7 +181,9 @@ class Shared:
     )
     accumulate: int = field(1, 'microbatches per batch', minimum=1)
     stop_after_skips: int = field(
-        10, 'consecutive non-finite steps after which the run stops', minimum=1
+        10,
+        'consecutive non-finite steps after which the run stops, at a line of metrics',
+        minimum=1,
     )
     mesh: sharding.Config = section(
         sharding.Config, 'how devices share the work (parallelism)'

@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from jepa_text.optim import schedules
+from jepa_text.settings import ranges
 
 
 def wsd(**lengths):
@@ -33,6 +34,17 @@ def test_steps_and_fractions_give_the_same_schedule(name, lengths):
         for spelled in (in_steps, fractions, dict.fromkeys(in_steps) | fractions)
     ]
     np.testing.assert_array_equal(values[1:], [values[0]] * 2)
+
+
+def test_fractions_whose_sum_is_one_fit_any_number_of_steps():
+    """Both may be rounded up."""
+    given = dict(name='wsd', peak=1.0, warmup_fraction=0.1, decay_fraction=0.9)
+    assert schedules.make(given, 15)(14) == 0
+    for steps in range(1, 60):
+        for share in np.arange(21) / 20:
+            given |= dict(warmup_fraction=share, decay_fraction=1 - share)
+            made = ranges.in_steps('schedule', given, steps)
+            assert made['warmup_steps'] + made['decay_steps'] <= steps
 
 
 def wsd_of_optax(peak, warmup, decay, steps):

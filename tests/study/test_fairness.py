@@ -75,6 +75,16 @@ def test_masks_of_other_rates_are_not_compared(study):
     )
 
 
+def test_masking_depends_on_parts_of_a_mixture_and_the_span_of_a_changing_rate():
+    mixed = [
+        dict(name='mixture', parts=('clm', 'mlm'), shares=s) for s in ((1, 3), (3, 1))
+    ]
+    assert len({fairness._masking(one, 0, 6) for one in mixed}) == 2
+    for rate, count in ((0.3, 1), (dict(name='linear'), 2)):
+        objective = dict(name='mlm', rate=rate)
+        assert len({fairness._masking(objective, 0, stop) for stop in (3, 6)}) == count
+
+
 @pytest.mark.parametrize(
     'mlm', [{}, dict(mlm=None), dict(mlm={}), dict(mlm=dict(rate=0.2))]
 )

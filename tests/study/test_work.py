@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -120,7 +121,7 @@ def train(monkeypatch, does):
 
 
 @pytest.mark.slow
-def test_a_failing_run_stops_only_what_continues_from_it(tmp_path, monkeypatch):
+def test_a_failing_run_stops_no_other(tmp_path, monkeypatch):
     def fails(name):
         if name == 'clm':
             raise OSError(5, 'the disk is gone')
@@ -134,15 +135,29 @@ def test_a_failing_run_stops_only_what_continues_from_it(tmp_path, monkeypatch):
     made = config(tmp_path)
     with pytest.raises(RuntimeError, match='Of 4 runs, .*the disk is gone') as caught:
         study.study(made, tmp_path / 'out')
-    assert 'split: not run, as train clm failed' in str(caught.value)
     assert exits.code_of(caught.value) == exits.FAILED
-    # `split` and `short` continue from `clm`.
-    assert order == ['clm', 'mlm'] and measured == ['untrained', 'mlm']
+    assert order[0] == 'clm' and {*order} == {*RUNS}
+    assert {*measured} == {'untrained', *RUNS} - {'clm'}
     ((_, results, *_),) = written
-    assert results['missing'] == {name: (name, 0) for name in ('clm', 'split', 'short')}
-    with pytest.raises(RuntimeError, match='Of 4 runs, '):
-        study.study(made, tmp_path / 'out')
-    assert order == ['clm', 'mlm'] * 2
+    assert results['missing'] == {'clm': ('clm', 0)}
+
+
+@pytest.mark.slow
+def test_a_study_goes_on_from_a_trunk_that_is_complete(alone, tmp_path):
+    """`split` and `short` continue from `clm`. Without its checkpoints, it is known by
+    its result, and they begin anew."""
+    for name, lost in (('split', ()), ('short', ('clm/checkpoints',))):
+        out = tmp_path / name
+        shutil.copytree(alone / 'out', out)
+        for path in (f'evaluated/{name}.json', name, *lost):
+            place = out / path
+            shutil.rmtree(place) if place.is_dir() else place.unlink()
+        study.study(config(alone), out)
+        found, wanted = (outcome(one, [name]) for one in (out, alone / 'out'))
+        # The log of a run that was trained alone has the steps of its trunk, too.
+        assert [found[key] for key in (name, (name, 'values'))] == [
+            wanted[key] for key in (name, (name, 'values'))
+        ]
 
 
 @pytest.mark.slow
@@ -151,7 +166,7 @@ def test_a_study_of_diverged_runs_is_not_tried_again(tmp_path, monkeypatch):
         raise exits.Diverged('no number')
 
     train(monkeypatch, fails)
-    with pytest.raises(exits.Diverged, match='clm: no number; split: not run'):
+    with pytest.raises(exits.Diverged, match='clm: no number; split: no number'):
         study.study(config(tmp_path), tmp_path / 'out')
 
 
