@@ -177,13 +177,12 @@ def test_texts_are_a_whole_command(tmp_path, monkeypatch, capsys):
     assert "prepare.tokenizer = 'bundled'" in capsys.readouterr().out
 
 
-def test_folders_beside_a_workdir_are_named_after_it(monkeypatch):
-    monkeypatch.setenv('HOME', '/home/me')
+def test_folders_beside_a_workdir_are_named_after_it(tmp_path, monkeypatch):
+    monkeypatch.setenv('HOME', str(tmp_path))
     words = ['jepa-text', 'train', 'toy', '--text=a.csv', '--workdir=~/run//']
     call = main.read(words)
-    assert (call.workdir, call.config['data']['folder']) == (
-        *('/home/me/run', '/home/me/run-rows'),
-    )
+    found = call.workdir, call.config['data']['folder']
+    assert found == (f'{tmp_path}/run', f'{tmp_path}/run-rows')
 
 
 def test_texts_need_no_section_prepare(tmp_path):

@@ -45,21 +45,7 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
             f'Training embeddings have width {train_ND.shape[1]} and test embeddings '
             f'{test_ND.shape[1]}. Take both from the same model and layer.'
         )
-    classes, target_N = np.unique(train_labels_N, return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(
-            f'All {len(train_labels_N)} training labels are {classes.tolist()[0]!r}, but '
-            'a probe needs at least two classes. Choose another label or more documents.'
-        )
-    kinds = [
-        'strings' if isinstance(x[0], str) else 'numbers'
-        for x in (train_labels_N, test_labels_N)
-    ]
-    if len(set(kinds)) == 2:
-        raise ValueError(
-            f'Training labels are {kinds[0]}, test labels {kinds[1]}: no label is equal. '
-            'Convert one of the two.'
-        )
+    classes, target_N = _classes(train_labels_N, test_labels_N)
     train_ND, test_ND = standardized([train_ND, test_ND])
     inverse = _choose(train_ND, target_N, held_out(target_N, seed))
     predicted_N = classes[_fit(train_ND, target_N, inverse).predict(test_ND)]
@@ -178,6 +164,24 @@ def _checked(which, embeddings_ND, labels_N):
             'probing it.'
         )
     return embeddings_ND, labels_N
+
+
+def _classes(train_labels_N, test_labels_N):
+    """Returns the classes of the training set, sorted, and the number of each label's."""
+    classes, target_N = np.unique(train_labels_N, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            f'All {len(train_labels_N)} training labels are {classes.tolist()[0]!r}, but '
+            'a probe needs at least two classes. Choose another label or more documents.'
+        )
+    sides = train_labels_N, test_labels_N
+    kinds = ['strings' if isinstance(side[0], str) else 'numbers' for side in sides]
+    if kinds[0] != kinds[1]:
+        raise ValueError(
+            f'Training labels are {kinds[0]}, test labels {kinds[1]}: no label is equal. '
+            'Convert one of the two.'
+        )
+    return classes, target_N
 
 
 def standardized(parts):

@@ -230,7 +230,7 @@ def shortened(name):
     """Returns a name whose middle is left out if it is long.
 
     >>> shortened('2026-11-03/clm_mlm_base_muon_seq512/checkpoint')
-    '2026-11-03/clm_mlm…n_seq512/checkpoint'
+    '2026-11-03/clm_mlm…on_seq512/checkpoint'
     """
     return name if len(name) <= 40 else f'{name[:18]}…{name[-20:]}'
 

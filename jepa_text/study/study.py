@@ -80,11 +80,10 @@ class Config(settings.Shared):
             raise ValueError(
                 f'study.split={split!r} is not in prepare.splits={self.prepare.splits}.'
             )
-        if self.data.folder or self.data.mixture:
+        if self.data.mixture:
             raise ValueError(
-                f'data.folder={self.data.folder!r}, data.mixture={self.data.mixture}: a '
-                'study reads the rows that it prepares. Leave them out; `prepare` makes '
-                'rows of several sources, too.'
+                f'data.mixture={self.data.mixture}: a study reads the rows that it '
+                'prepares. Leave it out.'
             )
         if self.seeds and self.seed:
             raise ValueError(

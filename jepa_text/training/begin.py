@@ -53,19 +53,7 @@ def recipe_of(config, folder, stack, evaluations=()):
 
             init_from.check_rows(source, section.get('tokenizer'), rows, folder)
         if section and not row_folder.exists(rows):
-            # An invalid config fails before the rows are prepared, which may take hours.
-            # If the tokenizer does not exist, `prepare` raises the clearer error.
-            if Path(rows).absolute().is_relative_to(Path(folder).absolute()):
-                raise ValueError(
-                    f'data.folder={rows!r} is in the workdir {folder}, which is for the '
-                    'files of one run. Give a folder outside of it.'
-                )
-            workdir.check(Path(folder))
-            outline = recipes.outline(config, vocab_size=2**15)
-            preflight.batch_size(outline)
-            preflight.rows(outline, rows, section['row_length'])
-            for phase in outline.phases:
-                outline.cost(phase)  # traces a step
+            _check_before_rows(config, folder)
     if section:
         from jepa_text.training import prepare
 
@@ -93,6 +81,26 @@ def recipe_of(config, folder, stack, evaluations=()):
             )
         )
     return recipe, guard
+
+
+def _check_before_rows(config, folder):
+    """Raises ValueError for a config or workdir with which the run would fail after its
+    rows are prepared, which may take hours.
+
+    If the tokenizer does not exist, `prepare` raises the clearer error.
+    """
+    section, rows = config['prepare'], config['data']['folder']
+    if Path(rows).absolute().is_relative_to(Path(folder).absolute()):
+        raise ValueError(
+            f'data.folder={rows!r} is in the workdir {folder}, which is for the files of '
+            'one run. Give a folder outside of it.'
+        )
+    workdir.check(Path(folder))
+    outline = recipes.outline(config, vocab_size=2**15)
+    preflight.batch_size(outline)
+    preflight.rows(outline, rows, section['row_length'])
+    for phase in outline.phases:
+        outline.cost(phase)  # traces a step
 
 
 def _check_rows(recipe, folder):

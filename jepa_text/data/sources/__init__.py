@@ -4,7 +4,7 @@ import importlib
 import os
 
 from jepa_text.data.corpora import corpus, invalid_text
-from jepa_text.files import listing
+from jepa_text.files import addresses, listing
 from jepa_text.settings import resolve
 
 KINDS = 'text', 'jsonl', 'csv', 'parquet'
@@ -12,7 +12,8 @@ KINDS = 'text', 'jsonl', 'csv', 'parquet'
 
 def section_of(path):
     """Returns the section of the source of a file, folder or pattern, by the names of its
-    files. Raises ValueError for files of several kinds, and as `listing.expand` does.
+    files. Raises ValueError for files of several kinds, and as `listing.expand` does for
+    a folder without a text.
 
     >>> section_of('texts/a.csv.gz')
     {'name': 'csv', 'path': 'texts/a.csv.gz'}
@@ -23,7 +24,9 @@ def section_of(path):
     endings['json'] = modules['jsonl'].JSON
     known = sum(endings.values(), ())
     names = [path]
-    if os.path.isdir(path) or not path.lower().endswith(known):
+    is_group = addresses.is_address(path) or any(sign in path for sign in '*?[')
+    is_group = is_group and not path.lower().endswith(known)
+    if os.path.isdir(path) or is_group:
         names = [file.path for file in listing.expand(path, known).files]
     found = {}
     for name in names:
