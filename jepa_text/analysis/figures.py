@@ -93,18 +93,22 @@ def similarity(results):
     maps, seeds = {}, {}
     for row in rows:
         seeds.setdefault(row['model'], set()).add(row['seed'])
+    first = {model: sorted(own)[:2] for model, own in seeds.items()}
     for row in rows:
         other, _, layer = row['other'].rpartition(' layer ')
         second, _, seed = other.rpartition(' seed ')
-        models = row['model'], second
-        if [row['seed'], int(seed)] == [min(seeds.get(name, {0})) for name in models]:
-            maps.setdefault(models, {})[row['layer'], int(layer)] = row['value']
+        sides = (row['model'], row['seed']), (second, int(seed))
+        are_first = all(seed == first[model][0] for model, seed in sides)
+        if are_first or [*sides] == [(second, n) for n in first[second]]:
+            maps.setdefault(sides, {})[row['layer'], int(layer)] = row['value']
 
     figures = []
-    for models, values in maps.items():
+    for ((one, seed), (two, other)), values in maps.items():
         numbers = tuple(sorted(set(side)) for side in zip(*values))
         values_RC = [[values[i, j] for j in numbers[1]] for i in numbers[0]]
-        one, two = map(plots.shortened, models)
+        one, two = plots.shortened(one), plots.shortened(two)
+        if one == two and seed != other:
+            one, two = f'{one} seed {seed}', f'{two} seed {other}'
         title = f'within {one}' if one == two else f'of {one} and {two}'
         figures.append(
             similarity_map(values_RC, f'Unbiased CKA {title}', one, two, numbers)
@@ -115,7 +119,8 @@ def similarity(results):
         'analysis.csv). 1 means equal up to rotation and scale; values around 0, '
         'possibly slightly negative, mean unrelated, for any number of texts. The biased '
         'estimator (similarity.linear_cka) is near 1 for few texts whatever the vectors. '
-        'The maps are of the first seed of each model; analysis.csv has those of all.',
+        'The maps are of the first seed of each model, and of its first two; those of '
+        'all are in analysis.csv.',
         'figures': figures,
     }
 

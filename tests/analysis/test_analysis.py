@@ -163,7 +163,8 @@ def test_page_is_self_contained_and_has_every_figure(results, folder):
         'Values and their strongest controls',
     ):
         assert words.lower() in page.lower(), words
-    assert '&lt;svg' not in page and page.count('<svg') > 12
+    # Of seed 1 alone there is no map.
+    assert '&lt;svg' not in page and page.count('<svg') == 12
 
 
 @pytest.mark.slow

@@ -68,8 +68,8 @@ def test_values_and_intervals_are_drawn_correctly():
     np.testing.assert_allclose(share.get_ydata(), [0.8, 0.2])
 
 
-def test_the_map_of_two_models_is_that_of_their_first_seeds():
-    sides = [(model, seed) for model in 'ab' for seed in (0, 1)]
+def test_maps_are_of_first_seeds_and_of_the_first_two_of_a_model():
+    sides = [(model, seed) for model in 'ab' for seed in (0, 1, 2)]
     pairs = itertools.combinations_with_replacement(sides, 2)
     rows = [
         dict(
@@ -86,8 +86,10 @@ def test_the_map_of_two_models_is_that_of_their_first_seeds():
     titles = [figure.get_suptitle() for figure in section['figures']]
     assert [t.removeprefix('Unbiased CKA ') for t in titles] == [
         'within a',
+        'of a seed 0 and a seed 1',
         'of a and b',
         'within b',
+        'of b seed 0 and b seed 1',
     ]
 
 
