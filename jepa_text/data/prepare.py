@@ -24,7 +24,7 @@ from jepa_text.data.rows import row_folder, writing
 from jepa_text.data.section import Clean, Prepare
 from jepa_text.files import paths
 from jepa_text.report import rows_page
-from jepa_text.settings import renamed, schema
+from jepa_text.settings import schema
 
 TASKS = 100  # at most, in processes of their own, which take a second to start
 # Fields that are always part of a manifest's settings, in this order.
@@ -78,7 +78,7 @@ def _finished(folder, settings):
         )
     manifest = row_folder.read_manifest(folder)
     row_folder.check_sizes(folder, manifest)
-    before = renamed.current(manifest['settings'])
+    before = manifest['settings']
     changed = [
         f'{key} was {before.get(key)!r} and is now {settings.get(key)!r}'
         for key in sorted(before.keys() | settings.keys())
