@@ -121,6 +121,14 @@ with engine.opened(engine.Options(jobs=2), sys.argv[1]) as run:
 """
 
 
+def test_a_process_that_is_lost_before_it_reads_its_arguments(tmp_path, monkeypatch):
+    """They are longer than what a pipe holds."""
+    monkeypatch.setattr(engine, '_PROGRAM', 'import os; os.kill(os.getpid(), 9)')
+    options = engine.Options(jobs=2, retries=1)
+    (outcome,) = run(tmp_path, task('a', 'add', 'x' * 200_000), options=options).values()
+    assert str(outcome.error).startswith('its process ended with SIGKILL')
+
+
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGKILL])
 def test_tasks_are_asked_to_stop_with_their_driver(tmp_path, number):
     """Whether it is asked to stop, or killed; then another driver may begin."""

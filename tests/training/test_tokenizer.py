@@ -13,6 +13,7 @@ from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import training
 from jepa_text.parallel import exits
 from jepa_text.settings import config_file
+from jepa_text.training import tokenizer
 
 ROOT = Path(__file__).parents[2]
 CONFIG = str(ROOT / 'configs' / 'tokenizer.py')
@@ -36,6 +37,28 @@ def tokenize(workdir, argument='', *settings):
 
 def report(workdir):
     return json.loads((workdir / 'report.json').read_text(encoding='utf-8'))
+
+
+def test_the_same_tokenizer_by_another_process_meanwhile_is_used(
+    texts, tmp_path, monkeypatch, capsys
+):
+    """Another one, or a foreign folder, is still an error."""
+    out, make, done = tmp_path / 'out', tokenizer._make, []
+    words = [f"--config.source={{'name': 'text', 'path': '{texts}'}}"]
+
+    def late(*given):
+        if not done:
+            done.append('begun')
+            done.append(tokenize(out, f'vocab_size={size}', *words))
+        return make(*given)
+
+    size = 400
+    monkeypatch.setattr(tokenizer, '_make', late)
+    assert tokenize(out, 'vocab_size=400', *words) == 0 and done == ['begun', 0]
+    out, size = tmp_path / 'other', 300
+    done.clear()
+    assert tokenize(out, 'vocab_size=400', *words) != 0 and done == ['begun', 0]
+    assert tokenizers.load(out).vocab_size == 300
 
 
 def test_a_folder_of_text_becomes_a_tokenizer(texts, tmp_path, capsys):
