@@ -206,8 +206,11 @@ def test_phases_with_different_row_lengths():
     assert lengths == sorted(set(lengths))
     assert made.peak_memory == max(p.memory.total(p.rows_at_once) for p in made.phases)
     uneven = dict(long, data=dict(row_length=8192, batch_size=12))
+    uneven = config | {'phases': [short, uneven]}
+    # Devices of a study's tasks need not be those of the plan: only `plan` refuses.
+    assert plan.make(uneven, options).phases[1].rows_at_once == 1
     with pytest.raises(ValueError, match='12 rows per step are not a multiple of 8'):
-        plan.make(config | {'phases': [short, uneven]}, options)
+        plan.plan(uneven | {'plan': config['plan'] | {'hardware': 'h100:8'}})
 
 
 def test_tables_are_complete(study):

@@ -96,7 +96,7 @@ def draw(rng):
         predictor_width=int(rng.choice([16, 32])),
     )
     sized = dict(predictor_depth=1, predictor_heads=2)
-    kind = str(rng.choice(['mlp', 'transformer', 'identity']))
+    kind = str(rng.choice(['mlp', 'transformer']))
     return [
         lambda: dict(name='mlm', **token, **some(sampler='iid')),
         lambda: dict(name='clm', **token),
