@@ -33,7 +33,7 @@ from jepa_text.files import atomic, checksums, paths
 from jepa_text.pretrained import load, prediction, saved
 from jepa_text.report import progress
 from jepa_text.running import compilation, places, xla_flags
-from jepa_text.settings import renamed, schema
+from jepa_text.settings import schema
 from jepa_text.settings.schema import field
 
 COLUMNS = (
@@ -200,7 +200,7 @@ def _saved_config(path):
     if saved.is_saved(folder):
         return {'weights': saved.outline(folder)[1]['sha256']}
     file = folder / 'config.json'
-    return renamed.current(checksums.read_json(file)) if file.is_file() else {}
+    return checksums.read_json(file) if file.is_file() else {}
 
 
 def run_names(paths, config_of=_saved_config, stem_of=None):

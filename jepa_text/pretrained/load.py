@@ -20,9 +20,20 @@ from jepa_text.parallel import sharding
 from jepa_text.pretrained import base, exported, facts, saved
 from jepa_text.pretrained.model import Pretrained
 from jepa_text.running import budget, identity, metrics, places, restore, xla_flags
-from jepa_text.settings import renamed, resolve
+from jepa_text.settings import resolve
 
 _TOKENS = 'train/total_positions'
+# {section.key of a phase of version 0.1: its name now}; below 1, a length was a fraction.
+_KEYS_OF_0_1 = {
+    **{
+        f'{section}.{key}': f'{key}_steps or {key}_fraction'
+        for section in ('rate', 'momentum', 'of')
+        for key in ('warmup', 'decay', 'first')
+    },
+    'phases.share': 'fraction',
+    'at_switch.rewarm': 'rewarm_steps or rewarm_fraction',
+    'balance.every': 'every_steps',
+}
 
 
 def load(
@@ -219,17 +230,28 @@ def _read(folder, name):
     config = checksums.read_json(folder / 'config.json')
     if 'model_type' in config:
         raise ValueError(f"{name} is a folder of Hugging Face: write 'hf:{name}'.")
-    for key in ('model', 'phases'):
-        of_now = renamed.current(config[key], key)
-        renamed.check(of_now, str(folder / 'config.json'), ('', key))
     return config, tokenizers.load(folder / 'tokenizer.json')
+
+
+def _of_now(value, section):
+    """Phases of a run of version 0.1 with the names of their keys in this version."""
+    if isinstance(value, list | tuple):
+        return [_of_now(item, section) for item in value]
+    if not isinstance(value, dict):
+        return value
+    made = {}
+    for key, item in value.items():
+        new, _, fraction = _KEYS_OF_0_1.get(f'{section}.{key}', key).partition(' or ')
+        is_fraction = fraction and 0 < item < 1
+        made[fraction if is_fraction else new] = _of_now(item, key)
+    return made
 
 
 def _model(config, tokenizer, meta, phase, name):
     """A model whose parameters are only shapes; `meta` is that of a checkpoint, or {}."""
     # The kernel is chosen again: the model may be used on another machine.
     encoder = {**config['model'], 'attention': 'auto'}
-    phases = renamed.current(config['phases'], 'phases')
+    phases = _of_now(config['phases'], 'phases')
     own = phases[phase]
     encoder = stack.with_theta(encoder, own.get('rope_theta'))
     encoder = resolve.build('models', encoder, vocab_size=tokenizer.vocab_size)

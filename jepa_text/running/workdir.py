@@ -10,7 +10,6 @@ import jax
 
 from jepa_text.files import atomic, locks, paths
 from jepa_text.running import metrics, restore
-from jepa_text.settings import renamed
 
 _log = logging.getLogger(__name__)
 CONFIG, LOCK = 'config.json', 'lock'
@@ -135,7 +134,6 @@ def _agree(path, config, may_change, whole, accept):
         ) from error
     try:
         old = whole(old)
-        renamed.check(old)
     except ValueError as error:
         raise ValueError(
             f'{file}: {error} If an earlier version wrote this folder, finish it with '

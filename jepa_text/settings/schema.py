@@ -24,7 +24,7 @@ import json
 import types
 import typing
 
-from jepa_text.settings import ranges, renamed, resolve
+from jepa_text.settings import ranges, resolve
 
 REQUIRED = dataclasses.MISSING
 
@@ -85,8 +85,6 @@ def read(root, config, what=''):
     wrong type or out of range; and as `root` itself does.
     """
     ranges.section(what or 'The config', config)
-    if not what:
-        renamed.check(config)
     fields = {field.name: field for field in dataclasses.fields(root)}
     for key in config:
         if key not in fields:

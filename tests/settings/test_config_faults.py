@@ -82,7 +82,6 @@ FAULTS = {
         (dict(checkpoint__keep=0), 'checkpoint.keep=0 must be an integer at least'),
         (dict(evaluate__max_rows=0), 'evaluate.max_rows=0'),
         (dict(data=[]), r'data=\[\] must be a section'),
-        (dict(data__batch_per_device=5), 'set batch_size'),
         (dict(mesh=WHOLE | dict(data=3)), '4 available devices'),
         (dict(tokens=5), 'exactly one of steps and tokens'),
         (dict(profile_steps=[3, 2]), r'profile_steps=\(3, 2\)'),

@@ -231,7 +231,7 @@ def test_errors_are_reported_and_leave_no_files(texts, tmp_path, capsys):
             [f'vocab_size=100,text={texts}'],
             'vocab_size 100 is too small: 256 bytes and 8 special',
         ),
-        ([f'text={texts}', '--config.train.kind=wordpiece'], 'it was removed'),
+        ([f'text={texts}', '--config.train.kind=wordpiece'], "no key 'kind'"),
         ([f'text={texts}', '--config.train.vocab_size=0'], 'train.vocab_size=0'),
         ([f'text={texts}', f'--config.tokenizer={cut}'], 'it is not JSON in UTF-8'),
         ([f'text={texts}', '--config.tokenizer=none.json'], 'No tokenizer at none.json'),
