@@ -5,7 +5,6 @@ import tiny
 
 from jepa_text.parallel import sharding
 from jepa_text.settings import config_file
-from jepa_text.study import members
 from jepa_text.training import completion
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
@@ -94,22 +93,6 @@ def test_a_budget_of_tokens_becomes_steps(folder, tmp_path):
     by_steps = completion.with_baseline(config(folder, baseline='flops'), tmp_path)
     matched = completion.with_baseline(given, tmp_path)
     assert matched['steps'] == by_steps['steps'] and matched['tokens'] == 0
-
-
-def test_runs_of_a_study_may_have_a_baseline(folder, tmp_path):
-    shared = config(folder)
-    phases = shared.pop('phases')
-    runs = [
-        dict(name='hybrid', phases=phases),
-        dict(name='mlm', phases=phases, baseline='flops'),
-    ]
-    made = members.configs(shared | {'runs': runs}, tiny.rows(folder))
-    plain, matched = (
-        completion.with_baseline(made[run['name']], tmp_path) for run in runs
-    )
-    assert plain['phases'] == phases
-    assert matched['phases'][1]['objective']['name'] == 'mlm'
-    assert matched['steps'] > plain['steps']
 
 
 def test_impossible_baselines_are_rejected(folder, tmp_path):

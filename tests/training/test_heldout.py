@@ -10,17 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiny
 
 from jepa_text.data import mixture, pipeline, tokenizers
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
-from jepa_text.objectives import mntp
-from jepa_text.objectives.base import Objective
 from jepa_text.parallel import sharding
-from jepa_text.pretrained import load
 from jepa_text.report import frequencies
-from jepa_text.running import metrics
 from jepa_text.settings import resolve
 from jepa_text.training import heldout
 
@@ -104,62 +99,6 @@ def test_a_scoring_without_a_token_is_left_out():
     # Tokens that stand for no bytes, as <eos>.
     found = heldout.metrics_of({'clm': sums | {'bytes': 0.0}}, np.array([0, 2, 1]))
     assert found['heldout/clm_loss'] == 2.0 and 'heldout/bits_per_byte' not in found
-
-
-class Wordless(Objective):
-    """An objective that predicts no tokens: it has no lm_head."""
-
-    def modules(self, encoder):
-        return {}
-
-    def corrupt(self, example, rng, step=0):
-        return example | {'inputs': example['tokens']}
-
-    def counts(self, batch):
-        return {'tokens': jnp.sum(batch['segment_ids'] > 0)}
-
-    def loss(self, params, view):
-        batch = view.batch
-        hidden_BLD = view.apply(
-            'encoder',
-            params,
-            batch['inputs'],
-            batch['segment_ids'],
-            batch['positions'],
-            causal=False,
-        )
-        return jnp.mean(hidden_BLD**2), {}, {}
-
-
-@pytest.mark.slow
-def test_a_phase_without_lm_head_is_reported_and_not_scored(
-    folder, tmp_path, monkeypatch, capsys
-):
-    """The phase that predicts tokens is scored."""
-    monkeypatch.setattr(mntp, 'make', lambda tokenizer, length, steps: Wordless())
-    config = tiny.config(
-        folder,
-        steps=3,
-        phases=[dict(objective=dict(name=name)) for name in ('mntp', 'mlm')],
-        checkpoint=dict(every_steps=1, keep=3),
-        evaluate=dict(every_steps=1, rate=0.15, max_rows=16),
-    )
-    config['phases'][0]['steps'] = 1
-    tiny.train(config, tmp_path / 'run')
-    log = metrics.read(tmp_path / 'run')
-    scored = {line['step'] for line in log if 'heldout/mlm_loss' in line}
-    assert scored == {2, 3}
-    said = capsys.readouterr().err
-    first = load.load(tmp_path / 'run', step=1)
-    assert 'lm_head' not in first.params
-    assert np.isfinite(first.encode(['The whale'])).all()
-    with pytest.raises(ValueError, match='has no LM head'):
-        first.fill('The <mask>')
-    assert said.count('phase 0: the objective has no lm_head') == 1
-    assert (
-        heldout.scorings([Network(transformer.make('tiny', vocab_size=8), Wordless())])
-        == {}
-    )
 
 
 TEXTS = (

@@ -15,8 +15,6 @@ import tiny
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / 'jepa_text'
 PAGE = ROOT / 'docs' / 'life_of_a_batch.md'
-# Modules of ours that `train` imports, and lines of the files on the line of the batch.
-MODULES, FILES, LINES = 110, 10, 1800
 # Of the run that is profiled.
 LETTERS = {'B': 8, 'L': 32, 'D': 64, 'V': 2048, 'N': 8}
 
@@ -70,15 +68,6 @@ def profile(folder):
     print(json.dumps(called))
 
 
-def imported(module):
-    """The modules of ours that a module imports, in a fresh process."""
-    program = (
-        f'import sys, {module}; '
-        "print(*(n for n in sys.modules if n.startswith('jepa_text.')))"
-    )
-    return children.run('-c', program).stdout.split()
-
-
 @pytest.fixture(scope='module')
 def called(tmp_path_factory):
     """{(file, function): {name: 'dtype shape'}}, in the order of the first calls."""
@@ -102,23 +91,6 @@ def stops():
             sizes = [LETTERS.get(x, x) for x in letters.split(', ') if x]
             shapes[name] = f'{dtype} {sizes}'
         yield file, function, shapes
-
-
-@pytest.mark.parametrize('module', ['training.train', 'evaluation.train_command'])
-def test_train_imports_what_a_step_needs(module):
-    modules = imported(f'jepa_text.{module}')
-    own = 2 * (module != 'training.train')  # the command and its folder
-    assert len(modules) <= MODULES + own, sorted(modules)
-    others = ('hf', 'pretrained', 'planning', 'data.sources', 'measures', 'report.plots')
-    for beside in others:
-        assert not [m for m in modules if m.startswith(f'jepa_text.{beside}')]
-
-
-def test_the_line_of_the_batch_is_short():
-    files = dict.fromkeys(file for file, _, _ in stops())
-    assert len(files) <= FILES, list(files)
-    lines = sum(len((PACKAGE / file).read_text().splitlines()) for file in files)
-    assert lines <= LINES
 
 
 @pytest.mark.slow

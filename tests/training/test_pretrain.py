@@ -4,7 +4,6 @@ import jax
 import numpy as np
 import pytest
 
-from jepa_text.data.section import Prepare
 from jepa_text.optim import leaves, schedules
 from jepa_text.parallel import sharding
 from jepa_text.settings import config_file
@@ -13,7 +12,6 @@ from jepa_text.training import preflight
 from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
 
-PRETRAIN = config_file.shared('pretrain')
 PRESETS = list(config_file.shared('presets').SUMMARIES)
 # With an untied head: arXiv 2507.00994.
 WITH_HEAD = {'210m': 310_266_624, '610m': 755_625_600, '1b': 1_409_482_944}
@@ -80,23 +78,6 @@ def test_sizes_and_steps_of_2507_00994(size):
     at = [0, 1999, 20_000, 40_000, 41_999]
     expected = [2.5e-7, 5e-4, 5e-4, 4.9975e-4, 0.0]
     np.testing.assert_allclose([rate(k) for k in at], expected, rtol=1e-4, atol=1e-12)
-
-
-def test_documented_differences_from_2507_00994_match_the_rows():
-    """`prepare` does what the text says about <bos>, lengths and documents."""
-    told = ' '.join(PRETRAIN.__doc__.split())
-    for words in (
-        'no <bos>',
-        'of 12 to 2,036 tokens',
-        'across the documents',
-        'packing=',
-    ):
-        assert words in told
-    assert 'as arXiv 2507.00994 did' not in told
-    section = PRETRAIN.get_config('clm_mlm', size='210m').prepare
-    assert section.get('add_bos', Prepare.add_bos)
-    assert section.get('packing', Prepare.packing) == 'best_fit'
-    assert section.row_length == 2048
 
 
 def test_weight_decay_applies_to_all_parameters_except_the_balance():

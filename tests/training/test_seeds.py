@@ -1,8 +1,6 @@
 """Seeds of any size give different weights, row orders, masks and random draws."""
 
 import itertools
-import re
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -13,7 +11,7 @@ import tiny
 from test_pipeline import whole  # noqa: F401 - a fixture
 
 from jepa_text.data import pipeline, tokenizers
-from jepa_text.models.network import key_from, key_of
+from jepa_text.models.network import key_of
 from jepa_text.training import config as settings
 
 SEEDS = (0, 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**33, 2**64, 2**64 + 2**32)
@@ -21,6 +19,7 @@ SEEDS = (0, 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**33, 2**64, 2**64 + 2**32)
 
 @pytest.fixture(scope='module')
 def ours():
+    """The tokenizer of the fixture `whole`."""
     return tokenizers.load(tokenizers.BUNDLED)
 
 
@@ -40,33 +39,6 @@ def test_no_two_seeds_share_order_or_masks(whole):  # noqa: F811
     batches = [test_pipeline.take(2, rows, seed=seed) for seed in SEEDS]
     assert distinct([np.stack([b['tokens'] for b in batch]) for batch in batches])
     assert distinct([np.stack([b['draw'] for b in batch]) for batch in batches])
-
-
-@pytest.mark.parametrize('impl', ['rbg', 'unsafe_rbg'])
-def test_draws_do_not_depend_on_the_default_implementation_of_keys(impl):
-    def draws():
-        key = key_from(jax.random.key_data(key_of(2**32)))
-        return np.asarray(jax.random.normal(key, (3,)))
-
-    expected = draws()
-    with jax.default_prng_impl(impl):
-        np.testing.assert_array_equal(draws(), expected)
-
-
-def test_all_keys_are_made_where_their_implementation_is_named():
-    package = Path(settings.__file__).parents[1]
-    makers = [
-        path.relative_to(package).as_posix()
-        for path in sorted(package.rglob('*.py'))
-        if re.search(r'random\.key\(|PRNGKey\(|wrap_key_data\(', code(path))
-    ]
-    assert makers == ['models/network.py']
-
-
-def code(path):
-    """The lines of a file that are not examples in docstrings."""
-    lines = path.read_text().splitlines()
-    return '\n'.join(line for line in lines if '>>>' not in line)
 
 
 @pytest.mark.slow
