@@ -209,24 +209,6 @@ def test_blockwise_memory_grows_with_the_length_not_its_square():
     assert blocks[1] < whole[1] / 3
 
 
-@pytest.mark.parametrize('name', ['xla', 'blockwise'])
-def test_padding_alone_gives_no_nan(name):
-    zero = np.zeros((1, 4), np.int32)
-    q = jnp.ones((1, 4, 2, 8))
-    call = functools.partial(attention.attend, causal=True, backend=name)
-    step = jax.jit(jax.value_and_grad(lambda q: call(q, q, q, zero).sum()))
-    value, slope = step(q)
-    assert value == q.size and np.isfinite(slope).all()
-
-
-def test_a_prefix_is_bidirectional_and_the_rest_causal():
-    one = jnp.ones((1, 5), jnp.int32)
-    mask = masks.visible(one, False, jnp.array([[0, 0, 0, 1, 2]]))[0]
-    expected = np.tril(np.ones((5, 5), bool))
-    expected[:3, :3] = True
-    assert_array_equal(mask, expected)
-
-
 @pytest.mark.parametrize(('causal', 'window'), EVERY)
 def test_ranges_match_the_mask(causal, window):
     first, end = tokamax.ranges(jnp.asarray(SEGMENTS), causal, window)
@@ -261,15 +243,6 @@ def emulated(monkeypatch):
         return jnp.where(is_in.any(axis=1)[..., None, None], out, jnp.nan)
 
     monkeypatch.setattr(inner, 'dot_product_attention', emulate)
-
-
-def test_lengths_and_offsets_of_documents():
-    segments = jnp.array([[1] * 3 + [2] * 4 + [0], [5] * 8])
-    lengths, offsets = cudnn.ranges(segments, cudnn.max_documents(8))
-    assert_array_equal(lengths[:, :4], [[3, 4, 1, -1], [8, -1, -1, -1]])
-    assert_array_equal(offsets[:, :4], [[0, 3, 7, -1], [0, -1, -1, -1]])
-    assert lengths.shape == (2, cudnn.max_documents(8)) == (2, 8)
-    assert offsets.shape == (2, 9)
 
 
 @pytest.mark.parametrize(('count', 'fits'), [(8, True), (9, False)])
@@ -413,17 +386,6 @@ def test_auto_chooses_the_fastest_supported_backend():
     wide = dataclasses.replace(long, length=8192, batch=2, rows=8)
     assert attention.choose('auto', wide) == 'xla'
     assert attention.choose('pallas', HOPPER) == 'pallas'
-
-
-def test_an_unknown_backend_is_named():
-    with pytest.raises(ValueError, match="attention='magic'.*Available: .*blockwise"):
-        attention.choose('magic', REQUEST)
-
-
-def test_explain_gives_the_choice():
-    line = attention.explain(dataclasses.replace(TPU, window=64))
-    assert line.startswith('attention splash (auto): tpu, bfloat16, 8 x 512')
-    assert 'bidirectional within 64' in line
 
 
 def test_explain_call_covers_all_attention_of_a_function():
@@ -653,16 +615,3 @@ def test_a_request_has_the_number_of_devices_without_a_mesh():
         jax.jit(jax.shard_map(inside, in_specs=(heads, heads), out_specs=heads))(q, k)
     assert (seen[0].rows, seen[0].tensor, seen[0].devices) == (1, 1, 1)
     assert (seen[0].batch, seen[0].heads, seen[0].kv_heads) == (2, 2, 1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('name', BACKENDS)
-def test_documents_do_not_attend_to_each_other(name, emulated):
-    inputs = draw(32, heads=1, kv_heads=1)
-    changed = [np.where(SEGMENTS[..., None, None] == 2, 7 * x + 1, x) for x in inputs]
-    step = program(BACKENDS[name], causal=False, window=None)
-    with promotion(name):
-        before, after = step(inputs), step(changed)
-    for one, other in zip(before, after, strict=True):
-        assert_array_equal(one[SEGMENTS != 2], other[SEGMENTS != 2])
-        assert (one[SEGMENTS == 2] != other[SEGMENTS == 2]).any()

@@ -1,12 +1,11 @@
 """Properties of the trunks: attention masks, layouts, sizes; for parity see tests/hf."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from test_objectives import by_repr
 
 from jepa_text.models import heads, layers, stack, transformer
 from jepa_text.parallel import sharding
@@ -17,20 +16,6 @@ V, L = 37, 12
 SEGMENTS = np.array([[1, 1, 1, 1, 1, 2, 2, 2, 2, 0, 0, 0]], np.int32)
 POSITIONS = np.array([[0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 0, 0]], np.int32)
 SCALING = dict(factor=8.0, low=1.0, high=4.0, length=6)
-
-
-def by_repr(function):
-    """Like functools.cache, for models that cannot be hashed."""
-    made = {}
-
-    @functools.wraps(function)
-    def cached(*given):
-        key = repr(given)
-        if key not in made:
-            made[key] = function(*given)
-        return made[key]
-
-    return cached
 
 
 def build(**options):
@@ -231,11 +216,8 @@ def test_all_trunks_have_an_lm_head_and_a_sharding(name, tied):
     trunk = jax.eval_shape(
         lambda: model.init(jax.random.key(0), ids, ids, ids, causal=False)
     )
-    sharding.shardings({'params': {'encoder': trunk, 'lm_head': shapes}}, mesh())
-
-
-def mesh():
-    return sharding.make_mesh(data=1, fsdp=4)
+    mesh = sharding.make_mesh(data=1, fsdp=4)
+    sharding.shardings({'params': {'encoder': trunk, 'lm_head': shapes}}, mesh)
 
 
 def test_angles_are_computed_once(tokens):
@@ -281,9 +263,3 @@ def test_vocab_rows_gives_the_embedding_more_rows():
     says = 'vocab_rows=5, but the tokenizer has 37.*Set it to 37 or more.*init_from'
     with pytest.raises(ValueError, match=says):
         build(vocab_rows=5)
-
-
-def test_kinds_of_layers_are_shared():
-    ways, kinds = stack.kinds(4, (1e4, None, 1e4, None), 3)
-    assert ways == [(1e4, 3), (None, 3)] and kinds == [0, 1, 0, 1]
-    assert stack.kinds(3, 1e4, None) == ([(1e4, None)], [0, 0, 0])

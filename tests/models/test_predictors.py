@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from test_attention import in_runs
+from test_objectives import L, V, batch_of, build, view_of
 
 from jepa_text.models import heads, transformer
 from jepa_text.models.attention import attend as attention
 from jepa_text.models.attention import pallas
 from jepa_text.models.network import Network
-from jepa_text.objectives.base import View
 from jepa_text.settings import resolve
 
-V, WIDTH = 31, 16
-TOKENIZER = types.SimpleNamespace(vocab_size=V, mask_id=3, special_ids=(0, 1, 2, 3))
+WIDTH = 16
 
 
 def kernel(attend, **changes):
@@ -85,23 +84,17 @@ def test_a_kernel_attends_to_the_whole_context(
 @pytest.mark.slow
 def test_initialization_does_not_use_the_attention_backend():
     """A kernel may not run on this machine, or not on the example inputs."""
-    objective = resolve.build(
-        'objectives', {'name': 'ijepa'}, tokenizer=TOKENIZER, length=32, steps=9
-    )
 
     def made(attention):
         encoder = transformer.make('tiny', vocab_size=V, attention=attention)
-        return Network(encoder, objective).init(0)
+        return Network(encoder, build('ijepa')).init(0)
 
     jax.tree.map(assert_array_equal, made('splash'), made('xla'))
 
 
 @pytest.mark.parametrize('name', ['ijepa', 'hybrid'])
 def test_the_predictor_uses_the_configured_backend(name):
-    section = dict(predictor='transformer') if name == 'hybrid' else {}
-    objective = resolve.build(
-        'objectives', {'name': name, **section}, tokenizer=TOKENIZER, length=32, steps=9
-    )
+    objective = build(name, **dict(predictor='transformer') if name == 'hybrid' else {})
     encoder = transformer.make('tiny', vocab_size=V, attention='blockwise')
     modules = Network(encoder, objective).modules
     backends = [modules[name].attention for name in ('encoder', 'predictor')]
@@ -110,34 +103,17 @@ def test_the_predictor_uses_the_configured_backend(name):
 
 @pytest.mark.parametrize('model', ['modernbert', 'transformer'])
 def test_contexts_are_encoded_with_gaps(model):
-    objective = resolve.build(
-        'objectives', {'name': 'ijepa'}, tokenizer=TOKENIZER, length=32, steps=9
-    )
+    objective = build('ijepa')
     window = {'local_window' if model == 'modernbert' else 'window': 4}
     section = dict(name=model, preset='tiny', **window)
-    encoder = resolve.build('models', section, vocab_size=V)
-    network = Network(encoder, objective)
-    row = {
-        'tokens': np.full(32, 9, np.int32),
-        'segment_ids': np.ones(32, np.int32),
-        'positions': np.arange(32, dtype=np.int32),
-    }
-    row = objective.corrupt(row, np.random.default_rng(0))
-    batch = {key: np.stack([value] * 2) for key, value in row.items()}
+    network = Network(resolve.build('models', section, vocab_size=V), objective)
     params = jax.eval_shape(functools.partial(network.init, 0))
 
     def terms(params, batch):
-        view = View(
-            apply=network.apply,
-            target=params['encoder'],
-            memory=objective.memory(),
-            batch=batch,
-            step=jnp.int32(0),
-            counts=objective.counts(batch),
-        )
+        view = view_of(objective, network, batch, target=params['encoder'])
         return objective.forward(params, view)[0]
 
     with attention.record_requests() as seen:
-        jax.eval_shape(terms, params, batch)
+        jax.eval_shape(terms, params, batch_of(objective))
     lengths = {r.length: r.gaps for r in seen if r.window is not None}
-    assert lengths == {32: False, objective.kept: True}
+    assert lengths == {L: False, objective.kept: True}

@@ -1,7 +1,5 @@
 """Muon and AdamW: selection by path, stacked layers, and reference implementations."""
 
-import types
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,12 +8,8 @@ import pytest
 import scipy
 from numpy.testing import assert_allclose, assert_array_equal
 
-from jepa_text.models import transformer
-from jepa_text.models.network import Network
 from jepa_text.optim import adam, leaves, muon, optimizers
 from jepa_text.parallel import sharding
-from jepa_text.settings import resolve
-from jepa_text.training import state as states
 
 SHAPES = {
     'encoder': {
@@ -229,47 +223,13 @@ def test_make_is_used_like_the_optimizers_of_optax(section, reference):
     jax.tree.map(lambda a, b: assert_allclose(a, b, atol=1e-6), ours, theirs)
 
 
-TOKENIZER = types.SimpleNamespace(vocab_size=24, mask_id=3, special_ids=(0, 1, 2, 3))
-
-
-def shapes_of_a_run(name):
-    """The shapes of the parameters of a small hybrid."""
-    objective = resolve.build(
-        'objectives',
-        dict(name='hybrid', balance=dict(name='sigmoid')),
-        tokenizer=TOKENIZER,
-        length=16,
-        steps=10,
-    )
-    network = Network(transformer.make('tiny', vocab_size=24), objective)
-    optimizer = optimizers.make({'name': name})
-    return jax.eval_shape(lambda: states.create(network, objective, optimizer, 0))
-
-
 @pytest.mark.parametrize('name', ['muon', 'adamw'])
-def test_moments_are_sharded_like_their_parameters(name):
-    mesh = sharding.make_mesh(data=1, fsdp=2, tensor=2)
-    places = sharding.shardings(shapes_of_a_run(name), mesh)
-    params, moments = by_path(places.params), by_path(places.opt_state)
-    split = {path for path, place in params.items() if any(place.spec)}
-    for path in params:
-        of_it = [
-            place
-            for name, place in moments.items()
-            if name.endswith(f'/{path}') and '/age/' not in name
-        ]
-        # Adam has two moments of a leaf, Muon one.
-        is_hidden = name == 'muon' and path.startswith(('encoder/layers', 'predictor'))
-        assert len(of_it) == (1 if is_hidden and path.endswith('kernel') else 2), path
-        assert all(place.spec == params[path].spec for place in of_it), path
-    assert len(split) > 8
-
-
-def test_an_update_is_the_same_on_one_device_and_on_four():
+def test_an_update_is_the_same_on_one_device_and_on_four(name):
+    """Moments are sharded like their parameters."""
     shapes = jax.tree.map(
         lambda shape: tuple(2 * size for size in shape), SHAPES, is_leaf=is_shape
     )
-    optimizer, params = muon.muon(), tree(0, shapes)
+    optimizer, params = optimizers.make({'name': name}), tree(0, shapes)
     gradients = [tree(seed, shapes) for seed in (1, 2)]
     alone, _ = updates_of(optimizer, params, gradients)
     mesh = sharding.make_mesh(data=1, fsdp=2, tensor=2)
@@ -277,6 +237,10 @@ def test_an_update_is_the_same_on_one_device_and_on_four():
     placed = [jax.device_put(each, places) for each in (params, *gradients)]
     state = jax.jit(optimizer.init)(placed[0])
     kept = sharding.shardings(state, mesh)
+    moments = {key: x for key, x in by_path(kept).items() if '/age/' not in key}
+    for path, place in by_path(places).items():
+        of_it = [x.spec for key, x in moments.items() if key.endswith(f'/{path}')]
+        assert of_it and set(of_it) == {place.spec}, path
     update = jax.jit(optimizer.update, out_shardings=(places, kept))
     state = jax.device_put(state, kept)
     for gradient, expected in zip(placed[1:], alone):
@@ -327,3 +291,27 @@ def test_multipliers_may_match_parameters_of_later_phases():
     optimizers.check_multipliers(section, [{'encoder': 1.0}, {'predictor': {'up': 1.0}}])
     with pytest.raises(ValueError, match="'predictor/' matches no parameter"):
         optimizers.check_multipliers(section, [{'encoder': 1.0}, {'lm_head': 1.0}])
+
+
+@pytest.mark.parametrize('name', ['adamw', 'muon', 'sgd'])
+@pytest.mark.parametrize('form', [dict, unrolled])
+def test_multipliers_scale_updates_exactly(name, form):
+    params, grads = form(tree(0)), form(tree(1))
+    lr_multipliers = (
+        ('layer_0/', 0.0),
+        ('layer_1/', 0.5),
+        ('kernel$', 0.25),
+        ('embedding', 0.125),
+    )
+    section = {'name': name, 'lr_multipliers': lr_multipliers}
+    (plain,), state = updates_of(optimizers.make({'name': name}), params, [grads])
+    (scaled,), its = updates_of(optimizers.make(section), params, [grads])
+    jax.tree.map(assert_array_equal, state, its)
+    if form is dict:
+        plain, scaled = unrolled(plain), unrolled(scaled)
+    scaled = by_path(scaled)
+    for path, leaf in by_path(plain).items():
+        factor = 0.25 if path.endswith('kernel') else 1.0
+        factor *= 0.125 if 'embedding' in path else 1.0
+        factor *= {'layer_0': 0.0, 'layer_1': 0.5}.get(path.split('/')[1], 1.0)
+        assert_array_equal(scaled[path], leaf * np.float32(factor), err_msg=path)

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import tiny
 from numpy.testing import assert_allclose, assert_array_equal
-from test_hf_import import tensors_of
+from test_hf_import import flat, tensors_of
 
 from jepa_text.data import prepare, tokenizers
-from jepa_text.optim import leaves, optimizers, schedules
+from jepa_text.optim import schedules
 from jepa_text.pretrained import export, load
 from jepa_text.running import restore, workdir
 from jepa_text.settings import config_file, resolve
-from jepa_text.training import completion, heldout, init_from, switches
+from jepa_text.training import completion, heldout, init_from
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
@@ -67,15 +67,8 @@ def begun(config, folder, modules=('encoder', 'lm_head')):
     return made, init_from.initialize(made, state, folder)
 
 
-def paths(tree):
-    return {
-        leaves.path_name(path): np.asarray(leaf)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
-
-
 def same(one, other):
-    one, other = paths(one), paths(other)
+    one, other = flat(one), flat(other)
     assert one.keys() == other.keys()
     for path, leaf in one.items():
         assert_array_equal(leaf, other[path], err_msg=path)
@@ -153,7 +146,7 @@ def extended(folder):
 
 
 @pytest.mark.slow
-def test_old_tokens_keep_their_logits_in_a_larger_vocabulary(folder, old, tmp_path):
+def test_old_tokens_keep_their_rows_in_a_larger_vocabulary(folder, old, tmp_path):
     tokenizer = extended(tmp_path)
     prepare.prepare(
         source={'name': 'text', 'path': str(folder / 'text.txt'), 'heldout_every': 9},
@@ -171,18 +164,10 @@ def test_old_tokens_keep_their_logits_in_a_larger_vocabulary(folder, old, tmp_pa
     assert embedding_VD.shape[0] == count + 2
     assert_array_equal(embedding_VD[:count], before_VD)
     assert_allclose(embedding_VD[count:], np.stack([before_VD.mean(0)] * 2), atol=1e-7)
-    rng = np.random.default_rng(0)
-    ids = jnp.asarray(rng.integers(8, count, (2, 16)), jnp.int32)
-
-    def logits(network, params):
-        ones, positions = jnp.ones_like(ids), jnp.broadcast_to(jnp.arange(16), ids.shape)
-        hidden = network.apply('encoder', params, ids, ones, positions, causal=False)
-        return network.apply('lm_head', params, hidden, params['encoder']['embedding'])
-
-    found = jax.jit(functools.partial(logits, made.phases[0].network))(state.params)
-    wanted = jax.jit(functools.partial(logits, model.network))(model.params)
-    # Larger matrices sum in another order: equal rows, logits equal up to rounding.
-    assert_allclose(found[..., :count], wanted, atol=1e-6)
+    found, wanted = (
+        np.asarray(x['lm_head']['output']['kernel']) for x in (state.params, model.params)
+    )
+    assert_array_equal(found[:, :count], wanted)
 
 
 def test_tokens_are_matched_by_their_text(tmp_path):
@@ -303,7 +288,6 @@ def test_rows_of_another_tokenizer_are_rejected(folder, foreign, tmp_path):
 
 @pytest.mark.slow
 def test_heads(folder, old, tmp_path):
-    """Kept, new, or, if it was tied, a copy of the embedding."""
     kept = load.load(old).params
     config = config_of(folder, old, init_from=dict(head='new'))
     _, anew = begun(config, tmp_path / 'a', modules=())
@@ -313,10 +297,6 @@ def test_heads(folder, old, tmp_path):
     tied = (dict(objective=dict(name='mlm', tied=True)),)
     with pytest.raises(ValueError, match="tied=True would discard.*init_from.head='new'"):
         begun(config_of(folder, old, phases=tied), tmp_path / 'b')
-    params = {'encoder': {'embedding': jnp.ones((4, 2))}, 'lm_head': {}}
-    shapes = {'lm_head': {'output': {'kernel': jnp.zeros((2, 4))}}}
-    made = switches.with_head(params, shapes)
-    assert_array_equal(made['lm_head']['output']['kernel'], np.ones((2, 4)))
 
 
 @pytest.mark.slow
@@ -342,20 +322,16 @@ def test_moments_are_kept_if_they_fit(folder, old, tmp_path):
     _, state = begun(config, tmp_path / 'new')
     assert int(state.step) == 0
     saved = restore.record(old / 'checkpoints' / '6').kinds
-    moments = {k: v for k, v in paths(state.opt_state).items() if 'mu/encoder' in k}
+    moments = {k: v for k, v in flat(state.opt_state).items() if 'mu/encoder' in k}
     assert moments and all(np.abs(v).max() > 0 for v in moments.values())
     assert f'opt_state/{next(iter(moments))}' in saved
     assert not any(
-        np.any(v) for k, v in paths(state.opt_state).items() if '/predictor/' in k
+        np.any(v) for k, v in flat(state.opt_state).items() if '/predictor/' in k
     )
     same(state.target, state.params['encoder'])
     same(state.params['encoder'], load.load(old).params['encoder'])
     for changes, says in (
         (dict(optimizer=dict(name='sgd')), 'was trained with'),
-        (
-            dict(model=dict(depth=3)),
-            r'encoder/layers/.* is \(2, .* in the start and \(3, ',
-        ),
         (dict(model=dict(scan=False)), 'encoder/layers/.* is only in the start'),
     ):
         config = config_of(
@@ -453,63 +429,13 @@ def test_a_hugging_face_decoder_becomes_an_encoder(folder, foreign, tmp_path):
     assert model.network.encoder.depth == 4
     record = json.loads((tmp_path / 'run' / init_from.FILE).read_text())
     assert record['family'] == 'llama' and any('mask' in x for x in record['lines'])
-    before, after = paths(imported.params), paths(state.params)
+    before, after = flat(imported.params), flat(state.params)
     for path in after:
         moved = before[path] != after[path]
         if '/layers/' in path:
             assert not moved[:2].any() and moved[2:].any(), path
         else:
             assert moved.any(), path
-
-
-# Learning rate multipliers.
-
-
-def params_of(scan):
-    """Parameters of a tiny encoder of three layers, in either layout."""
-    rng = np.random.default_rng(0)
-
-    def made(*shape):
-        return jnp.asarray(rng.standard_normal(shape), jnp.float32)
-
-    layers = {'up': {'kernel': made(3, 4, 6)}, 'norm': {'scale': made(3, 4)}}
-    encoder = {'embedding': made(8, 4), 'layers': layers, 'norm': {'scale': made(4)}}
-    return {'encoder': encoder if scan else unstacked(encoder)}
-
-
-unstacked = init_from.transformer.unstack_layers
-
-
-@pytest.mark.parametrize('name', ['adamw', 'muon', 'sgd'])
-@pytest.mark.parametrize('scan', [True, False])
-def test_multipliers_scale_updates_exactly(name, scan):
-    params = params_of(scan)
-    grads = jax.tree.map(jnp.cos, params)
-    lr_multipliers = (
-        ('layer_0/', 0.0),
-        ('layer_1/', 0.5),
-        ('kernel$', 0.25),
-        ('embedding', 0.125),
-    )
-
-    def updates(section):
-        optimizer = optimizers.make(section)
-        return jax.jit(optimizer.update)(grads, optimizer.init(params), params)
-
-    plain, state = updates({'name': name})
-    scaled, its = updates({'name': name, 'lr_multipliers': lr_multipliers})
-    same(state, its)
-    if scan:
-        plain, scaled = ({'encoder': unstacked(x['encoder'])} for x in (plain, scaled))
-    plain, scaled = paths(plain), paths(scaled)
-    for path, leaf in plain.items():
-        factor = 0.25 if path.endswith('kernel') else 1.0
-        factor *= 0.125 if 'embedding' in path else 1.0
-        factor *= {'layer_0': 0.0, 'layer_1': 0.5}.get(path.split('/')[1], 1.0)
-        assert_array_equal(scaled[path], leaf * np.float32(factor), err_msg=path)
-
-
-# The config.
 
 
 @pytest.mark.slow

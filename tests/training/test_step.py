@@ -2,52 +2,32 @@
 
 import dataclasses
 import functools
-import os
 import re
 import types
 
-import children
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from test_objectives import B, batch_of, build, by_repr, network_of, view_of
 
-from jepa_text.models import transformer
-from jepa_text.models.network import Network, key_of
-from jepa_text.objectives.base import View
+from jepa_text.models.network import key_of
 from jepa_text.objectives.latent import balance, diagnostics
 from jepa_text.objectives.latent.base import Prediction
 from jepa_text.optim import leaves, muon, optimizers, schedules
-from jepa_text.parallel import sharding
-from jepa_text.settings import resolve
 from jepa_text.training import state as states
 from jepa_text.training import step, switches
 
-V, L, B = 31, 16, 8
-TOKENIZER = types.SimpleNamespace(vocab_size=V, mask_id=3, special_ids=(0, 1, 2, 3))
 
-
-MADE = {}
-
-
-def setup(*given, **options):
-    """Returns the same object for the same arguments, so that it is compiled once."""
-    key = repr((given, sorted(options.items())))
-    if key not in MADE:
-        MADE[key] = make(*given, **options)
-    return MADE[key]
-
-
-def make(
+@by_repr
+def setup(
     name, accumulate=1, clip_norm=1.0, optimizer=None, diagnostics_every=0, **section
 ):
-    objective = resolve.build(
-        'objectives', {'name': name, **section}, tokenizer=TOKENIZER, length=L, steps=50
-    )
-    encoder = transformer.make('tiny', vocab_size=V, depth=1, scan=False)
-    network = Network(encoder, objective)
+    """Returns the same object for the same arguments, so that it is compiled once."""
+    objective = build(name, **section)
+    network = network_of(objective)
     optimizer = optimizers.make(optimizer or {'name': 'adamw'})
     schedule = schedules.wsd(1e-2, warmup_steps=2, decay_steps=5, steps=50)
     run = step.make_step(
@@ -71,22 +51,6 @@ def make(
         fresh=fresh,
         create=functools.cache(fresh),
     )
-
-
-def batch_of(objective, seed=0):
-    rng = np.random.default_rng(seed)
-    rows = []
-    for _ in range(B):
-        # Rows of unequal length, so that a mean of means would be wrong.
-        length = int(rng.integers(4, L))
-        row = {
-            'tokens': np.where(np.arange(L) < length, rng.integers(4, V, L), 0),
-            'segment_ids': (np.arange(L) < length).astype(int),
-            'positions': np.arange(L),
-        }
-        row = {key: value.astype(np.int32) for key, value in row.items()}
-        rows.append(objective.corrupt(row, rng))
-    return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -342,14 +306,7 @@ def test_new_parameters_first_move_by_the_learning_rate(name, b2):
 def test_diagnostics_use_the_gradient_of_each_loss(section):
     run = setup(section, diagnostics_every=1)
     state, batch = run.create(), batch_of(run.objective)
-    view = View(
-        apply=run.network.apply,
-        target=state.target,
-        memory=state.memory,
-        batch=batch,
-        step=state.step,
-        counts=run.objective.counts(batch),
-    )
+    view = view_of(run.objective, run.network, batch, target=state.target)
 
     @jax.jit
     def gradient(name):
@@ -436,42 +393,3 @@ def test_the_target_shares_the_embedding_if_only_layers_are_averaged():
         lambda t, p: np.abs(t - p).max(), state.target, state.params['encoder']
     )
     assert moved['layer_0']['ffn']['up']['kernel'] > 0
-
-
-MESHES = {
-    4: (dict(), dict(data=1, fsdp=4), dict(data=2, fsdp=1, tensor=2)),
-    8: (dict(data=2, fsdp=2, tensor=2),),
-}
-
-
-@pytest.mark.slow
-def test_devices_agree():
-    """Data, fsdp, tensor and mixed meshes equal one device over twenty steps."""
-    run = setup('hybrid')
-    batches = [batch_of(run.objective, seed) for seed in range(20)]
-    expected, losses = run.create(), []
-    for batch in batches:
-        expected, metrics = run.step(expected, batch)
-        losses.append(metrics['train/loss'])
-    for sizes in MESHES[jax.device_count()]:
-        mesh = sharding.make_mesh(**sizes)
-        shardings = sharding.shardings(jax.eval_shape(run.fresh), mesh)
-        state = jax.jit(run.fresh, out_shardings=shardings)()
-        go = jax.jit(
-            run.raw,
-            in_shardings=(shardings, sharding.batch_sharding(mesh)),
-            out_shardings=(shardings, sharding.replicated(mesh)),
-            donate_argnums=0,
-        )
-        go = sharding.with_mesh(mesh, go)
-        for batch, loss in zip(batches, losses):
-            state, metrics = go(state, sharding.put_batch(batch, mesh))
-            assert_allclose(metrics['train/loss'], loss, rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_eight_devices_agree_too():
-    # The number of devices is fixed when jax starts.
-    flags = os.environ['XLA_FLAGS'].replace('device_count=4', 'device_count=8')
-    words = ('-m', 'pytest', f'{__file__}::test_devices_agree')
-    assert '1 passed' in children.run(*words, env={'XLA_FLAGS': flags}).stdout
