@@ -123,26 +123,20 @@ def test_info_nce_matches_float64_with_given_and_with_all_negatives(rng):
     assert_allclose(every, whole, atol=1e-5)
 
 
-def test_instance_normalize_ignores_masked_positions(rng):
-    x, where = rng.normal(3, 2, size=(2, 7, 4)), rng.random((2, 7)) < 0.6
-    noisy = np.where(where[..., None], np.float32(x), np.float32(np.nan))
-    ours = np.asarray(losses.instance_normalize(noisy, where))
-    assert_array_equal(ours[~where], 0)
-    for row in range(2):
-        kept = x[row][where[row]]
+IDS = np.array([[1, 1, 1, 2, 2, 0, 2], [1, 0, 1, 1, 0, 2, 2]])
+
+
+@pytest.mark.parametrize('ids', [IDS, IDS == 1])
+def test_instance_normalize_is_document_by_document(rng, ids):
+    """Masked positions are ignored, even NaN."""
+    x = rng.normal(3, 2, size=(2, 7, 4))
+    noisy = np.where(ids[..., None], np.float32(x), np.float32(np.nan))
+    ours = np.asarray(losses.instance_normalize(noisy, ids))
+    assert_array_equal(ours[ids == 0], 0)
+    for row, document in [(0, 1), (1, 1), (0, 2), (1, 2)][: 2 * ids.max()]:
+        kept = x[row][ids[row] == document]
         expected = (kept - kept.mean(0)) / np.sqrt(kept.var(0) + 1e-5)
-        assert_allclose(ours[row][where[row]], expected, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_instance_normalize_is_document_by_document(rng):
-    x = np.float32(rng.normal(size=(1, 9, 4)))
-    ids = jnp.array([[1, 1, 1, 2, 2, 3, 3, 3, 0]])
-    ours = losses.instance_normalize(x, ids)
-    for document in (1, 2, 3):
-        at = np.asarray(ids)[0] == document
-        alone = losses.instance_normalize(x[:, at], jnp.ones((1, at.sum()), bool))
-        assert_allclose(ours[:, at], alone, atol=1e-6)
+        assert_allclose(ours[row][ids[row] == document], expected, atol=1e-5)
 
 
 def test_average_layers_normalizes_then_averages_the_last(rng):

@@ -27,13 +27,11 @@ def test_each_leaf_is_updated_as_by_optax_bit_for_bit(seed):
     theirs = optax.scale_by_adam(b1, b2, 1e-8, mu_dtype=dtype)
     params = tree(0, of_params)
     update, its_update = jax.jit(ours.update), jax.jit(theirs.update)
-    state, whole = ours.init(params), theirs.init(params)
+    state = ours.init(params)
     alone = {name: theirs.init(leaf) for name, leaf in params.items()}
     for number in range(5):
         grads = tree(100 * seed + number + 1, of_params)
         updates, state = update(grads, state)
-        together, whole = its_update(grads, whole)
-        tolerance = 1e-2 if of_params == jnp.bfloat16 else 1e-6
         for name, grad in grads.items():
             its, alone[name] = its_update(grad, alone[name])
             found = updates[name], state.mu[name], state.nu[name], state.age[name]
@@ -41,9 +39,6 @@ def test_each_leaf_is_updated_as_by_optax_bit_for_bit(seed):
             for ours_X, theirs_X in zip(found, wanted):
                 assert ours_X.dtype == theirs_X.dtype
                 assert_array_equal(ours_X, theirs_X)
-            assert_allclose(
-                np.float32(updates[name]), np.float32(together[name]), rtol=tolerance
-            )
 
 
 def closed_form(grads_TX, b1, b2):

@@ -264,16 +264,6 @@ def test_the_only_process_of_a_node_uses_all_its_devices(environ, visible, monke
     assert updated['jax_cuda_visible_devices'] == visible
 
 
-def test_a_single_process_needs_no_communication():
-    with pytest.raises(KeyError), processes.fail_together('this'):
-        raise KeyError
-    ran = []
-    processes.on_first(lambda: ran.append(1), 'this')
-    processes.check_equal('the rows', 'abc')
-    vote = processes.Vote()
-    assert ran == [1] and [vote(False), vote(True), vote(False)] == [False, True, False]
-
-
 # Errors of one process, the errors that all of them must raise, a save that one process
 # cannot finish, and a step of which one process cannot read its part; written to a file,
 # as other code writes to stdout.
@@ -383,16 +373,6 @@ def test_communication_within_a_block_is_rejected(ask):
     ):
         ask()
     ask()  # outside of the block it works, even after an error within
-
-
-def test_only_processes_py_communicates():
-    package = Path(processes.__file__).parents[1]
-    talks = [
-        path.relative_to(package).as_posix()
-        for path in package.rglob('*.py')
-        if 'multihost_utils' in path.read_text()
-    ]
-    assert talks == ['parallel/processes.py']
 
 
 @pytest.mark.slow

@@ -62,12 +62,6 @@ def test_an_unknown_leaf_is_an_error(path):
         sharding.spec(path, (8, 8), sharding.make_mesh())
 
 
-def test_batch_is_split_over_data_and_fsdp():
-    mesh = sharding.make_mesh(data=2, fsdp=2)
-    placed = sharding.put_batch({'x': jax.numpy.zeros((8, 3))}, mesh)['x']
-    assert placed.sharding.shard_shape(placed.shape) == (2, 3)
-
-
 def test_every_process_reads_its_rows_and_no_others():
     # Four hosts of two devices: data 8; data 4 with tensor 2; tensor over two hosts.
     alone = {p: {2 * p, 2 * p + 1} for p in range(4)}
