@@ -32,14 +32,18 @@ def model(length=64, depth=2):
     return load.Pretrained(network, params, tokenizer, length, 'toy')
 
 
-def saved_model(folder):
-    """Saves the model to a folder for `load.load`."""
-    network = Network(model().network.encoder, labels.Labels(labels=('a', 'b')))
+def with_head(model, kind):
+    """The model with an untrained head of a kind of task."""
+    network = Network(model.network.encoder, kind)
     head = network.modules['task_head']
     params = jax.jit(head.init)(jax.random.key(0), *head.example())['params']
-    params = model().params | {'task_head': params}
-    kind = network.objective
-    saved.write(folder, dataclasses.replace(model(), params=params, kind=kind))
+    params = {**model.params, 'task_head': params}
+    return dataclasses.replace(model, network=network, params=params, kind=kind)
+
+
+def saved_model(folder):
+    """Saves a classifier to a folder for `load.load`."""
+    saved.write(folder, with_head(model(), labels.Labels(labels=('a', 'b'))))
     return folder
 
 

@@ -136,6 +136,18 @@ def write_tokenizer(folder, words=WORDS):
     backend.save(str(Path(folder) / 'tokenizer.json'))
 
 
+def add_template(folder, pair=None, **declared):
+    """Gives the tokenizer of a folder special tokens around a text, and declares it."""
+    path = str(Path(folder) / 'tokenizer.json')
+    backend = tokenizers.Tokenizer.from_file(path)
+    backend.post_processor = tokenizers.processors.TemplateProcessing(
+        single='<bos> $A <eos>', pair=pair, special_tokens=[('<bos>', 1), ('<eos>', 2)]
+    )
+    backend.save(path)
+    config = dict(tokenizer_class='PreTrainedTokenizerFast', pad_token='<pad>')
+    (Path(folder) / 'tokenizer_config.json').write_text(json.dumps(config | declared))
+
+
 def write_metaspace(folder):
     """A tokenizer.json of letters, V in all, where only what begins a text, and what
     follows a space, begins with the sign of a space."""

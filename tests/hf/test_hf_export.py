@@ -14,7 +14,6 @@ from hf_cases import CASES, ENCODERS
 from numpy.testing import assert_allclose, assert_array_equal
 from test_hf_import import check_logits, tensors_of, their_logits
 
-from jepa_text import main
 from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import roles
 from jepa_text.hf import card, files, to_family, vocabulary, weights
@@ -144,13 +143,6 @@ def test_a_norm_that_cannot_be_scaled_raises(tmp_path, scale, change):
     assert not (tmp_path / 'out').exists()
 
 
-def test_every_real_position_is_compared_the_first_one_too():
-    model = trained()
-    batch = export._sample(model, model.ends())
-    found = export._logits(model.network.encoder, model, True, batch)
-    assert len(found) == (batch[1] > 0).sum() != (batch[2] > 0).sum()
-
-
 def test_shards_are_limited_in_size(tmp_path):
     model = trained()
     maximum = 4 * model.params['encoder']['embedding'].size
@@ -215,14 +207,14 @@ def test_existing_folders_and_wrong_families_raise(tmp_path):
     left = dataclasses.replace(trained(), causal=True)
     with pytest.raises(ValueError, match='is causal, and eurobert bidirectional'):
         export.write(left, tmp_path / 'new', family='eurobert')
-    pooled = dataclasses.replace(trained(), pool='mean-specials')
-    with pytest.raises(ValueError, match='not supported by sentence-transformers'):
-        export.write(pooled, tmp_path / 'new')
     assert sorted(path.name for path in tmp_path.iterdir()) == ['out']
 
 
 def test_an_export_that_reads_back_differently_is_removed(tmp_path, monkeypatch):
-    monkeypatch.setattr(weights, 'join', lambda parts, leaves: _first(leaves))
+    def first(parts, leaves):
+        return np.ascontiguousarray(next(iter(leaves.values())).T)
+
+    monkeypatch.setattr(weights, 'join', first)
     with pytest.raises((RuntimeError, ValueError)):
         export.write(trained(), tmp_path / 'out')
     assert not list(tmp_path.iterdir())
@@ -233,11 +225,6 @@ def test_an_export_that_reads_back_differently_is_removed(tmp_path, monkeypatch)
     )
     with pytest.raises(RuntimeError, match='scores differ by'):
         export.compared(other, tmp_path / 'out')
-
-
-def _first(leaves):
-    leaf = next(iter(leaves.values()))
-    return np.ascontiguousarray(leaf.T)
 
 
 def test_the_template_adds_what_training_adds(tmp_path):
@@ -392,7 +379,9 @@ def test_a_decoder_of_sentence_transformers_keeps_its_pooling(tmp_path):
             export.compared(dataclasses.replace(model, **other), tmp_path / 'out')
 
 
-def test_imported_models_have_no_steps(tmp_path):
+def test_words_that_an_export_lacks_or_that_have_no_meaning_raise(tmp_path):
+    with pytest.raises(ValueError, match='--to is missing'):
+        export_command.run({}, 'runs/x')
     with pytest.raises(ValueError, match='step=12 has no meaning: leave it out'):
         export_command.run({'to': tmp_path / 'x', 'step': 12}, 'hf:x')
 
@@ -408,14 +397,6 @@ def test_export_to_an_address(tmp_path):
     assert_array_equal(again.encode(texts), model.encode(texts))
     with pytest.raises(FileExistsError, match='memory://shelf/model already exists'):
         export_command.run({'to': 'memory://shelf/model'}, f'hf:{source}')
-
-
-def test_the_command_line():
-    command = ['jepa-text', 'export', '--workdir=runs/x', '--to=out', '--step=5']
-    call = main.read(command)
-    assert call.config == {'to': 'out', 'step': 5} and call.workdir == 'runs/x'
-    with pytest.raises(ValueError, match='--to is missing'):
-        export_command.run({}, 'runs/x')
 
 
 # Comparison with transformers and sentence-transformers.

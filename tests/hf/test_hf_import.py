@@ -3,7 +3,6 @@ errors."""
 
 import functools
 import json
-import types
 from pathlib import Path
 
 import hf_cases
@@ -355,20 +354,6 @@ def test_tensors_are_compared_a_block_of_rows_at_a_time(folder, tmp_path):
     assert not found.equal('lm_head.weight', 'model.norm.weight')
 
 
-def test_a_missing_size_raises():
-    config = {k: v for k, v in CASES['llama'][0].items() if k != 'hidden_size'}
-    with pytest.raises(ValueError, match='hidden_size=None must be an integer'):
-        configs.to_section(config)
-
-
-def test_options_that_a_family_cannot_express_raise():
-    section = configs.to_section(CASES['qwen3'][0])
-    with pytest.raises(ValueError, match='llama cannot express .*qk_norm=True'):
-        configs.to_config(section, 'llama', False, True)
-    with pytest.raises(ValueError, match='A transformer is no bert'):
-        configs.to_config(section, 'bert', True, False)
-
-
 def test_missing_shards_and_tensors_raise(folder):
     path = folder('llama')
     index = shard(path)
@@ -381,34 +366,18 @@ def test_missing_shards_and_tensors_raise(folder):
         load.load(path)
 
 
-@pytest.mark.parametrize(
-    ('error', 'status', 'kind', 'words'),
-    [
-        ('GatedRepoError', 403, PermissionError, 'hf auth login'),
-        (
-            'RepositoryNotFoundError',
-            401,
-            FileNotFoundError,
-            'something at .* does not exist',
-        ),
-        ('RevisionNotFoundError', 404, FileNotFoundError, 'revision v2 does not exist'),
-        ('LocalEntryNotFoundError', None, FileNotFoundError, 'cannot be reached'),
-        ('OfflineModeIsEnabled', None, FileNotFoundError, 'cannot be reached'),
-    ],
-)
-def test_hub_errors_are_converted(monkeypatch, error, status, kind, words):
+@pytest.mark.parametrize('error', ['LocalEntryNotFoundError', 'OfflineModeIsEnabled'])
+def test_a_hub_that_cannot_be_reached_is_named(monkeypatch, error):
     hub = pytest.importorskip('huggingface_hub')
     asked = {}
 
     def refuse(name, **options):
         asked.update(options)
         refusal = getattr(hub.errors, error)
-        made = refusal.__new__(refusal)
-        made.response = types.SimpleNamespace(status_code=status)
-        raise made
+        raise refusal.__new__(refusal)
 
     monkeypatch.setattr(hub, 'snapshot_download', refuse)
-    with pytest.raises(kind, match=words):
+    with pytest.raises(FileNotFoundError, match='cannot be reached'):
         files.folder_of('somebody/something', 'v2')
     assert asked['revision'] == 'v2'
     assert not any('bin' in p or p.endswith('.py') for p in asked['allow_patterns'])

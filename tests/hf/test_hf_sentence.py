@@ -2,12 +2,11 @@
 
 import dataclasses
 import functools
-import json
 
+import hf_cases
 import jax
 import numpy as np
 import pytest
-import tokenizers
 from numpy.testing import assert_allclose
 from test_hf_export import imported
 from test_hf_export import trained as made
@@ -31,32 +30,11 @@ TEXTS = [
 
 
 @functools.cache
-def trained(objective='mlm'):
+def trained(objective='mlm', **changes):
     """A model whose layers have an effect, but do not amplify rounding errors."""
-    model = made(objective)
+    model = made(objective, **changes)
     params = jax.tree.map(lambda x: x / 3 if x.ndim > 1 else x, model.params)
     return dataclasses.replace(model, params=params)
-
-
-def with_template(folder):
-    """Adds special tokens around texts and a padding token to the tokenizer."""
-    backend = tokenizers.Tokenizer.from_file(str(folder / 'tokenizer.json'))
-    backend.post_processor = tokenizers.processors.TemplateProcessing(
-        single='<bos> $A <eos>', special_tokens=[('<bos>', 1), ('<eos>', 2)]
-    )
-    backend.save(str(folder / 'tokenizer.json'))
-    config = dict(tokenizer_class='PreTrainedTokenizerFast', pad_token='<pad>')
-    (folder / 'tokenizer_config.json').write_text(json.dumps(config))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('pool', ['mean', 'cls', 'max', 'last', 'position'])
-def test_the_exported_pooling_is_read_back(tmp_path, pool):
-    model = dataclasses.replace(trained(), pool=pool)
-    export.write(model, tmp_path / 'out')
-    again = loading.load(f'hf:{tmp_path / "out"}')
-    assert again.pool == pool
-    assert_allclose(model.encode(TEXTS), again.encode(TEXTS), atol=1e-5)
 
 
 def test_pooling_without_special_tokens_is_not_exported(tmp_path):
@@ -127,7 +105,7 @@ def test_sentence_transformers_folders_give_the_same_vectors(tmp_path, case, poo
     library = pytest.importorskip('sentence_transformers')
     modules = library.sentence_transformer.modules
     _, source = imported(tmp_path, case)
-    with_template(source)
+    hf_cases.add_template(source)
     parts = [modules.Transformer(str(source), processor_kwargs=dict(model_max_length=9))]
     parts.append(modules.Pooling(parts[0].get_embedding_dimension(), pool))
     other = library.SentenceTransformer(modules=parts, device='cpu')

@@ -10,9 +10,8 @@ import jax
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from test_hf_export import config_of
 from test_hf_import import tensors_of
-from tokenizers import Tokenizer as Backend
-from tokenizers import processors
 
 from jepa_text import main
 from jepa_text.data import tokenizers
@@ -100,10 +99,6 @@ def drawn(module, *inputs, **options):
 def asked(name):
     first = WORDS if name == 'tags' else TEXTS
     return (first, CONTEXTS) if name == 'spans' else (first,)
-
-
-def config_of(folder):
-    return json.loads((folder / 'config.json').read_text())
 
 
 def alike(found, wanted, atol=1e-5):
@@ -214,9 +209,7 @@ def test_a_bert_is_tuned_so_that_it_can_be_exported(tmp_path, capsys, pool, is_r
     """By default; with another pooling, it is said before training."""
     (tmp_path / 'bert').mkdir()
     hf_cases.write(tmp_path / 'bert', hf_cases.CASES['bert'][0], tensors_of('bert'))
-    backend = Backend.from_file(str(tmp_path / 'bert' / 'tokenizer.json'))
-    backend.post_processor = processors.BertProcessing(('<eos>', 2), ('<bos>', 1))
-    backend.save(str(tmp_path / 'bert' / 'tokenizer.json'))
+    hf_cases.add_template(tmp_path / 'bert')
     rows = [{'text': f'w{i} w9', 'label': NAMES[i % 2]} for i in range(5, 35)]
     (tmp_path / 'a.jsonl').write_text('\n'.join(map(json.dumps, rows)))
     section = dict(
@@ -414,17 +407,8 @@ def test_imported_classifiers_predict_the_same(tmp_path, family, kind):
 
 def with_template(folder, pair, inputs=('input_ids', 'attention_mask')):
     """The bundled tokenizer with <bos> and <eos>, and a given template for pairs."""
-    bundled = tokenizers.load(tokenizers.BUNDLED)
-    bundled.save(folder / 'tokenizer.json')
-    backend = Backend.from_file(str(folder / 'tokenizer.json'))
-    names = ('<bos>', bundled.bos_id), ('<eos>', bundled.eos_id)
-    backend.post_processor = processors.TemplateProcessing(
-        single='<bos> $A <eos>', pair=pair, special_tokens=list(names)
-    )
-    backend.save(str(folder / 'tokenizer.json'))
-    config = dict(tokenizer_class='PreTrainedTokenizerFast', pad_token='<pad>')
-    config['model_input_names'] = list(inputs)
-    (folder / 'tokenizer_config.json').write_text(json.dumps(config))
+    tokenizers.load(tokenizers.BUNDLED).save(folder / 'tokenizer.json')
+    hf_cases.add_template(folder, pair, model_input_names=list(inputs))
 
 
 INPUTS = ('input_ids', 'attention_mask'), hf_load.TYPED

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import pickle
 
+import examined
 import hypothesis
 import jax
 import jax.numpy as jnp
@@ -12,8 +13,7 @@ import pandas
 import pytest
 from numpy.testing import assert_allclose
 
-from jepa_text.data import tokenizers
-from jepa_text.models import pooling, transformer
+from jepa_text.models import pooling
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
 from jepa_text.pretrained import base, labels, load
@@ -26,14 +26,7 @@ TEXTS = [' '.join(WORDS[n % 7 : n % 7 + 1 + n % 31]) for n in range(40)]
 
 @pytest.fixture(scope='module')
 def model():
-    tokenizer = tokenizers.load(tokenizers.BUNDLED)
-    objective = resolve.build(
-        'objectives', dict(name='mlm'), tokenizer=tokenizer, length=64, steps=1
-    )
-    encoder = transformer.make('tiny', vocab_size=tokenizer.vocab_size, depth=2)
-    network = Network(encoder, objective)
-    params = jax.jit(lambda: network.init(0))()
-    return load.Pretrained(network, params, tokenizer, 64, 'made up')
+    return examined.model()
 
 
 def test_half_of_a_surrogate_pair_is_named(model):
@@ -79,12 +72,7 @@ def test_vectors_do_not_depend_on_the_batch(model, pool):
     ],
 )
 def test_a_model_is_sharded_when_it_is_loaded(model, tmp_path, shape, axes, rows):
-    kind = labels.Labels(labels=(1, 2, 3))
-    network = Network(model.network.encoder, kind)
-    head = jax.jit(lambda: network.init(1))()['task_head']
-    tuned = dataclasses.replace(
-        model, network=network, params={**model.params, 'task_head': head}, kind=kind
-    )
+    tuned = examined.with_head(model, labels.Labels(labels=(1, 2, 3)))
     mesh, traced = jax.make_mesh(shape, axes), []
     total = jax.jit(lambda model: traced.append(model) or sum_of(model))
     for name, one in (('plain', model), ('tuned', tuned)):

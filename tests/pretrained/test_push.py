@@ -1,16 +1,13 @@
 """Models on the hub: pushed to a local stand-in, and loaded from there."""
 
-import dataclasses
 import sys
 import textwrap
 
 import examined
 import hub_server
-import jax
 import numpy as np
 import pytest
 
-from jepa_text.models.network import Network
 from jepa_text.pretrained import exported, labels, load
 
 PROGRAM = """
@@ -34,11 +31,8 @@ def model(tmp_path_factory):
     """A classifier of the numbers 3 and 5, loaded from a folder."""
     model = examined.model()
     kind = exported.with_usual_head(labels.Labels(labels=(3, 5)), model)
-    network = Network(model.network.encoder, kind)
-    head = jax.jit(lambda: network.init(1))()['task_head']
     folder = tmp_path_factory.mktemp('model') / 'tuned'
-    params = {'encoder': model.params['encoder'], 'task_head': head}
-    dataclasses.replace(model, network=network, params=params, kind=kind).save(folder)
+    examined.with_head(model, kind).save(folder)
     return load.load(folder)
 
 

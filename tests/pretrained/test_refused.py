@@ -47,7 +47,6 @@ TAGS = tags.Tags(labels=('O', 'X'))
 ASKED = [
     (LABELS, ('whale', None), 'got a str: put texts in'),
     (LABELS, ({'a': 'b'}, None), 'got a dict: .* one column'),
-    (LABELS, (frozenset('ab'), None), 'got a frozenset'),
     (LABELS, (np.array([['a']]), None), 'got a ndarray'),
     (LABELS, (['a', 'b'], ['c']), '2 first texts, but 1 second'),
     (LABELS, ([['a', 'b']], None), r"need a text per example, not \['a', 'b'\]"),

@@ -5,16 +5,12 @@ import os
 import shutil
 
 import examined
-import hf_cases
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_every_kind import task_of
-from test_hf_import import tensors_of
+from test_hf_export import imported
 
-from jepa_text.evaluation import config, finetune
-from jepa_text.evaluation.members import grid
 from jepa_text.files import atomic
 from jepa_text.models import heads
 from jepa_text.models.network import Network
@@ -42,30 +38,6 @@ def of_objective(**section):
     )
 
 
-def tuned(kind):
-    task = task_of(kind)
-    made = finetune.Examination(
-        examined.model(), task, config.Finetuning(steps=2, batch_size=4)
-    )
-    ((_, found),) = made.run([grid.Member(1e-3, 0)])
-    network, params = made.grid.network, found.params
-    return dataclasses.replace(made.model, network=network, params=params, kind=made.kind)
-
-
-def labeled(names):
-    kind, model = labels.Labels(labels=names), examined.model()
-    network = Network(model.network.encoder, kind)
-    head = jax.jit(lambda: network.init(1))()['task_head']
-    params = {**model.params, 'task_head': head}
-    return dataclasses.replace(model, network=network, params=params, kind=kind)
-
-
-def imported(tmp_path, case):
-    (tmp_path / case).mkdir()
-    hf_cases.write(tmp_path / case, hf_cases.CASES[case][0], tensors_of(case))
-    return load.load(f'hf:{tmp_path / case}')
-
-
 MODELS = {
     'mlm': lambda _: of_objective(name='mlm'),
     'tied': lambda _: of_objective(name='mlm', tied=True),
@@ -78,11 +50,12 @@ MODELS = {
     'pooled': lambda _: dataclasses.replace(
         of_objective(name='mlm'), pool='max', normalize=True, end=(), length=24
     ),
-    'labels': lambda _: tuned('labels'),
-    'labels of all types': lambda _: labeled((False, 2, 2.5, 'x')),
-    'hf:bert': lambda tmp_path: imported(tmp_path, 'bert'),
-    'hf:modernbert': lambda tmp_path: imported(tmp_path, 'modernbert'),
-    'hf:llama_tied': lambda tmp_path: imported(tmp_path, 'llama_tied'),
+    'labels of all types': lambda _: examined.with_head(
+        examined.model(), labels.Labels(labels=(False, 2, 2.5, 'x'))
+    ),
+    'hf:bert': lambda tmp_path: imported(tmp_path, 'bert')[0],
+    'hf:modernbert': lambda tmp_path: imported(tmp_path, 'modernbert')[0],
+    'hf:llama_tied': lambda tmp_path: imported(tmp_path, 'llama_tied')[0],
 }
 
 
@@ -103,13 +76,7 @@ def said(model):
     ]
 
 
-@pytest.mark.parametrize(
-    'name',
-    [
-        pytest.param(name, marks=[pytest.mark.slow] * (name == 'labels'))
-        for name in MODELS
-    ],
-)
+@pytest.mark.parametrize('name', MODELS)
 def test_a_saved_model_is_loaded_to_the_bit(name, tmp_path):
     model = MODELS[name](tmp_path)
     model.save(tmp_path / 'one')
@@ -129,7 +96,7 @@ def test_a_saved_model_is_loaded_to_the_bit(name, tmp_path):
 
 def test_a_folder_of_hugging_face_needs_its_prefix(tmp_path):
     with pytest.raises(ValueError, match="is a folder of Hugging Face: write 'hf:"):
-        load.load(imported(tmp_path, 'bert').name.removeprefix('hf:'))
+        load.load(imported(tmp_path, 'bert')[1])
 
 
 def test_what_is_not_a_saved_model_is_not_overwritten(tmp_path):
