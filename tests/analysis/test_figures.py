@@ -76,11 +76,12 @@ def test_maps_are_of_first_seeds_and_of_the_first_two_of_a_model():
             metric='unbiased_cka',
             model=model,
             seed=seed,
-            layer=0,
+            layer=layer,
             value=0.5,
-            other=f'{other[0]} seed {other[1]} layer 0',
+            other=f'{other[0]} seed {other[1]} layer {its}',
         )
         for (model, seed), other in pairs
+        for layer, its in itertools.product((0, 4), repeat=2)
     ]
     section = figures.similarity(dict(rows=rows, tasks=[dict(name='t')]))
     titles = [figure.get_suptitle() for figure in section['figures']]
@@ -91,6 +92,8 @@ def test_maps_are_of_first_seeds_and_of_the_first_two_of_a_model():
         'within b',
         'of b seed 0 and b seed 1',
     ]
+    axes = section['figures'][0].axes[0]
+    assert [t.get_text() for t in axes.get_xticklabels()] == ['0', '4']
 
 
 def test_similarity_map_shows_numbers_if_legible():
