@@ -408,9 +408,3 @@ def test_geometry_in_training_is_that_of_the_texts(folder):
     assert all(
         math.isnan(value) for value in evaluator.run(broken, model.network).values()
     )
-
-
-def test_invalid_geometry_section_is_rejected(folder, tmp_path):
-    changes = dict(geometry=dict(every_steps=2, text=3))
-    with pytest.raises(ValueError, match="geometry has no key 'text'. Did you mean"):
-        tiny.train(tiny.config(folder, **changes), tmp_path / 'x')

@@ -134,11 +134,6 @@ def test_minimax_coefficients_are_those_of_a_linear_program(steps, lower):
         lower, upper = 1 - error, 1 + error
 
 
-def test_orthogonal_of_zero_is_zero():
-    assert_array_equal(muon.orthogonal(jnp.zeros((2, 3, 4))), 0)
-    assert muon.orthogonal(jnp.ones((2, 2), jnp.bfloat16)).dtype == jnp.float32
-
-
 @pytest.mark.peer
 @pytest.mark.parametrize('shape', [(6, 6), (4, 10), (10, 4)])
 def test_muon_matches_torch(shape, monkeypatch):

@@ -109,10 +109,6 @@ def test_a_mesh_has_axes_of_the_table(tmp_path):
         load.load(tmp_path, mesh=jax.make_mesh((4,), ('batch',)))
 
 
-def test_no_texts_give_an_empty_array(model):
-    assert model.encode([]).shape == (0, model.network.encoder.width)
-
-
 @pytest.mark.parametrize('other', [('a query', 'a text'), ['a', 'b'], None, float('nan')])
 def test_what_is_not_a_text_is_rejected(model, other):
     """A pair of texts would become a single vector."""
