@@ -159,15 +159,11 @@ def test_all_trunks_have_the_same_interface(tokens, name):
     assert last.shape == every.shape[1:] and last.dtype == jnp.bfloat16
 
 
-def plain(name, **options):
-    return build(**options)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     'name, make, remats',
     [
-        ('plain', plain, stack.REMAT),
+        ('plain', lambda _, **options: build(**options), stack.REMAT),
         ('modernbert', other, ['full']),
         ('transformer', other, ['full']),
     ],
