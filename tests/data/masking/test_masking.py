@@ -1,29 +1,18 @@
 """Tests of the samplers on many random rows."""
 
 import dataclasses
-import types
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-import read_back
+import test_objectives
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from jepa_text.data import mixture as mixtures
 from jepa_text.data.masking import tokens as token_masks
-from jepa_text.models import transformer
-from jepa_text.models.network import Network
-from jepa_text.objectives.base import View
 from jepa_text.settings import resolve
-from jepa_text.training import step as steps
 
 SPECIAL = (0, 1, 2, 3)
-
-
-STARTS_V = ~np.isin(np.arange(50), [7, 8])
 
 
 def row(rng, length=64):
@@ -168,99 +157,49 @@ def test_a_limit_keeps_as_many_as_it_can():
 
 
 def test_the_iid_capacity_covers_six_standard_deviations():
-    objective = mlm(sampler='iid', rate=0.15, length=512)
+    given = dict(tokenizer=test_objectives.TOKENIZER, length=512, steps=10)
+    section = dict(name='mlm', sampler='iid', rate=0.15)
+    objective = resolve.build('objectives', section, **given)
     # P(binomial > mean + 6 sigma) is below 1e-8 for 512 and 0.15, but not for less.
     rng = np.random.default_rng(0)
     counts = (rng.random((20_000, 512)) < 0.15).sum(1)
     assert counts.max() < objective.capacity < 0.15 * 512 + 7 * np.sqrt(512 * 0.15 * 0.85)
 
 
-# --- overflow is counted
-
-TOKENIZER = types.SimpleNamespace(
-    vocab_size=50, mask_id=3, special_ids=SPECIAL, starts_word=STARTS_V
-)
-
-
-def mlm(length=16, name='mlm', **section):
-    given = dict(tokenizer=TOKENIZER, length=length, steps=10)
-    return resolve.build('objectives', {'name': name, **section}, **given)
-
-
-def examples(count, length=16):
-    rng = np.random.default_rng(0)
-    return [
-        {
-            'tokens': rng.integers(4, 50, length).astype(np.int32),
-            'segment_ids': np.ones(length, np.int32),
-            'positions': np.arange(length, dtype=np.int32),
-        }
-        for _ in range(count)
-    ]
-
-
-def narrow(**section):
-    """Half of the tokens masked, with a capacity of five of sixteen."""
-    made = mlm(sampler='iid', rate=0.5, **section)
-    return dataclasses.replace(made, capacity=5)
-
-
-def test_overflow_is_counted_per_row():
+def test_overflow_is_counted_per_row_and_summed_over_microbatches():
+    wide = test_objectives.build('mlm', sampler='iid', rate=0.5)
+    narrow = dataclasses.replace(wide, capacity=5)
     found = set()
-    for seed, example in enumerate(examples(200)):
-        wide = mlm(sampler='iid', rate=0.5).corrupt(example, np.random.default_rng(seed))
-        cut = narrow().corrupt(example, np.random.default_rng(seed))
-        assert 'dropped' not in wide
-        chosen, kept = wide['loss_mask'], cut['loss_mask']
-        assert cut['dropped'].shape == () and cut['dropped'].dtype == np.int32
-        assert cut['dropped'] == chosen.sum() - kept.sum() == max(0, chosen.sum() - 5)
+    for seed, row in enumerate(test_objectives.rows(np.random.default_rng(0), 200)):
+        chosen = wide.corrupt(row, np.random.default_rng(seed))
+        kept = narrow.corrupt(row, np.random.default_rng(seed))
+        lost = chosen['loss_mask'].sum() - kept['loss_mask'].sum()
+        assert kept['dropped'].shape == () and kept['dropped'].dtype == np.int32
+        assert kept['dropped'] == lost == max(0, chosen['loss_mask'].sum() - 5)
+        assert 'dropped' not in chosen
         # Dropped positions are visible, and not predicted.
-        assert_array_equal(kept, cut['inputs'] == 3)
-        assert not (kept & ~chosen).any()
-        found.add(int(cut['dropped']))
-    assert {0, 1, 5} <= found
-
-
-def test_the_overflow_metric_sums_over_rows_and_microbatches():
-    objective, rows = narrow(), examples(8)
-    whole = mixtures.Mixture([mixtures.Part(name='', rows=rows)])
-    (batch,) = read_back.take(1, whole, objective.corrupt, batch_size=8, seed=0)
-    assert batch['dropped'].shape == (8,) and batch['dropped'].dtype == np.int32
-    total = int(batch['dropped'].sum())
-    assert total > 3
-    encoder = transformer.make('tiny', vocab_size=50, depth=1, scan=False)
-    network = Network(encoder, objective)
-    # What is dropped does not depend on them.
-    shapes = jax.eval_shape(lambda: network.init(0))
-    params = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-
-    @jax.jit
-    def dropped(batch, counts):
-        view = View(
-            apply=network.apply,
-            target=None,
-            memory={},
-            batch=batch,
-            step=0,
-            counts=counts,
-        )
-        return steps.loss_of(objective, params, view)[1][0]['dropped_masks']
-
-    counts = objective.counts(jax.tree.map(jnp.asarray, batch))
-    assert dropped(batch, counts) == total
-    parts = [{key: x[i::2] for key, x in batch.items()} for i in (0, 1)]
-    assert sum(float(dropped(part, counts)) for part in parts) == total
+        mask = kept['loss_mask']
+        assert_array_equal(kept['inputs'], np.where(mask, 3, row['tokens']))
+        assert not (mask & ~chosen['loss_mask']).any()
+        found.add(int(lost))
+    assert {0, 1, 3} <= found
+    batch = test_objectives.batch_of(narrow)
+    counts, total = narrow.counts(batch), int(batch['dropped'].sum())
+    parts = [batch, *({key: x[i::2] for key, x in batch.items()} for i in (0, 1))]
+    sums = [
+        int(test_objectives.evaluate(narrow, part, counts)[1]['dropped_masks'])
+        for part in parts
+    ]
+    assert sums[0] == sums[1] + sums[2] == total > 3
 
 
 def test_mixtures_with_iid_count_overflow_in_every_row():
-    parts = (dict(name='mlm', sampler='iid', rate=0.3), dict(name='clm'))
-    made = mlm(64, 'mixture', parts=parts)
-    keys = set()
-    for seed, example in enumerate(examples(20, length=64)):
-        row = made.corrupt(example, np.random.default_rng(seed))
-        keys.add(frozenset(row))
-        assert row['dropped'].shape == () and row['dropped'] == 0
-    assert len(keys) == 1
+    parts = (dict(name='mlm', sampler='iid', rate=0.1), dict(name='clm'))
+    made = test_objectives.build('mixture', parts=parts)
+    rng = np.random.default_rng(0)
+    found = [made.corrupt(row, rng) for row in test_objectives.rows(rng, 20)]
+    assert all(row.keys() == found[0].keys() for row in found)
+    assert all(row['dropped'].shape == () and row['dropped'] == 0 for row in found)
 
 
 @settings(max_examples=30, deadline=None)
