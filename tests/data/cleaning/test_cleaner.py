@@ -1,12 +1,8 @@
 """Cleaning of one document, and the evaluation sets that it must not contain."""
 
 import json
-import unicodedata
 
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
 from jepa_text.data.cleaning import cleaner
 from jepa_text.data.section import Clean
@@ -50,17 +46,6 @@ def test_nothing_is_dropped_by_default():
 )
 def test_normalization_and_lengths(text, config, expected):
     assert clean(text, **config) == expected
-
-
-@hypothesis_settings(max_examples=50, deadline=None)
-@given(
-    text=st.text('a1\u0301éﬁ＂．１\u2028\n ', max_size=20),
-    form=st.sampled_from(['NFC', 'NFKC']),
-)
-def test_cleaning_is_idempotent(text, form):
-    once, _ = clean(text, normalize=form)
-    assert clean(once, normalize=form) == (once, '')
-    assert unicodedata.is_normalized(form, once)
 
 
 def test_thirteen_consecutive_words_are_found(tmp_path):

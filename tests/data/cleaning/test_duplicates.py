@@ -4,7 +4,6 @@ import hashlib
 import tracemalloc
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -67,15 +66,6 @@ def test_memory_is_bounded(tmp_path):
     assert copies == [9, 10, 10, 10]
 
 
-def test_both_halves_of_hashes_are_compared(tmp_path):
-    documents = np.zeros(40, duplicates.DOCUMENT)
-    documents['number'] = np.arange(40)
-    documents['high'][20:] = documents['low'][:20] = np.arange(20)
-    documents.tofile(tmp_path / '000000.documents')
-    duplicates.decide(tmp_path, 1)
-    assert duplicates.copies(tmp_path, 0) == {20}
-
-
 def test_the_hash_covers_the_whole_text(tmp_path, monkeypatch):
     text = 'éx' * 10 + 'abc'
     monkeypatch.setattr(invalid_text, 'CHUNK', 4)
@@ -84,12 +74,3 @@ def test_the_hash_covers_the_whole_text(tmp_path, monkeypatch):
     whole = hashlib.blake2b(text.encode(), digest_size=16).digest()
     halves = int.from_bytes(whole[:8], 'big'), int.from_bytes(whole[8:], 'big')
     assert tuple(found) == (3, *halves)
-
-
-def test_damaged_and_missing_files_raise(tmp_path):
-    with pytest.raises(FileNotFoundError, match='000000.documents'):
-        duplicates.decide(tmp_path, 1)
-    assert not duplicates.is_written(tmp_path, 0)
-    (tmp_path / '000000.documents').write_bytes(b'cut')
-    with pytest.raises(ValueError, match='not a multiple of the data-type size'):
-        duplicates.decide(tmp_path, 1)
