@@ -1,4 +1,3 @@
-import errno
 import html
 import json
 import os
@@ -64,10 +63,14 @@ def test_every_token_of_every_document_is_in_the_rows(make, tmp_path, corpus, ou
 
 
 @pytest.mark.parametrize('name', packing.PACKINGS)
-def test_short_rows_hold_the_same_tokens(make, tmp_path, name):
+@pytest.mark.parametrize('window', [500, writing.WINDOW])
+def test_short_rows_hold_the_same_tokens(make, tmp_path, monkeypatch, name, window):
     whole = make('long', row_length=4096)
+    monkeypatch.setattr(writing, 'WINDOW', window)
     short = make('short', row_length=24, packing=name)
     for split in ('train', 'heldout'):
+        for key in ('documents', 'tokens', 'bytes', 'lengths', 'text_sha256'):
+            assert whole['splits'][split][key] == short['splits'][split][key]
         counted = []
         for folder, manifest in (('long', whole), ('short', short)):
             pieces = read_back.pieces(tmp_path / folder, split)
@@ -115,14 +118,6 @@ def test_output_is_deterministic_given_the_seed(make):
     first, second = (m['splits']['train']['files'][0] for m in (one, other))
     assert first['sha256'] != second['sha256']
     assert one['splits']['train']['tokens'] == other['splits']['train']['tokens']
-
-
-def test_rows_are_shuffled(make, tmp_path):
-    # Unshuffled, best fit would put all full rows first.
-    make(row_length=16)
-    data = pipeline.Rows(tmp_path / 'rows', 'train')
-    used = np.array([(data[i]['segment_ids'] > 0).sum() for i in range(len(data))])
-    assert (np.diff((used == 16).astype(int)) != 0).sum() > 2
 
 
 def test_large_vocabularies_and_rows_use_four_bytes(make, tmp_path, ours):
@@ -209,8 +204,6 @@ def test_a_damaged_finished_folder_raises(make, tmp_path):
     'changed, message',
     [
         ({'row_length': 4}, 'prepare.row_length=4 must be an integer at least 8'),
-        ({'row_length': 64.5}, 'row_length=64.5 must be'),
-        ({'row_length': True}, 'row_length=True must be'),
         ({'packing': 'bestfit'}, "packing='bestfit'.*'best_fit'"),
         ({'shards': 0}, 'shards=0 must be'),
         ({'seed': -1}, 'seed=-1 must be'),
@@ -248,44 +241,30 @@ def test_a_corpus_of_one_document_makes_one_split(make, corpus, tmp_path):
         pipeline.Rows(tmp_path / 'rows', 'heldout')
 
 
-@pytest.mark.parametrize(
-    'error',
-    [
-        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
-        RuntimeError('write() failed: No space left on device; writing x; at byte 0'),
-    ],
-)
-def test_a_full_disk_leaves_no_folder(make, tmp_path, monkeypatch, error):
+@pytest.mark.parametrize('left', [20, 10**9])
+def test_a_full_disk_leaves_no_folder(make, tmp_path, monkeypatch, left):
+    """Reported by a record, or when the file is closed."""
+
     class Writer:
         def __init__(self, path, options):
             pathlib.Path(path).write_bytes(b'half')
-            self.left = 20
+            self.left = left
 
         def write(self, record):
             self.left -= 1
             if not self.left:
-                raise error
+                raise RuntimeError('write() failed: No space left on device; at byte 0')
 
         def close(self):
-            raise RuntimeError('a broken writer cannot be closed')
+            raise RuntimeError('close() failed: No space left on device')
 
     monkeypatch.setattr(writing.array_record_module, 'ArrayRecordWriter', Writer)
-    with pytest.raises(type(error), match='No space left'):
+    with pytest.raises(RuntimeError, match='No space left'):
         make()
     assert not (tmp_path / 'rows').exists()
     monkeypatch.undo()
     assert make() == make('straight')
     pipeline.verify(tmp_path / 'rows')
-
-
-@pytest.mark.skipif(not os.path.exists('/dev/full'), reason='no /dev/full here')
-def test_array_record_reports_a_full_disk_when_closed(tmp_path):
-    (tmp_path / '.x').symlink_to('/dev/full')
-    shard = writing._Shard(tmp_path / 'x')
-    shard.extend([b'record'])
-    with pytest.raises(RuntimeError, match='No space left'):
-        shard.close('x.array_record')
-    assert not (tmp_path / 'x.array_record').exists()
 
 
 def test_the_report_describes_the_rows(corpus, tmp_path, ours, capsys):
@@ -297,6 +276,7 @@ def test_the_report_describes_the_rows(corpus, tmp_path, ours, capsys):
     output = capsys.readouterr().out
     counts = manifest['splits']['train']
     assert f'{tmp_path / "rows"}: prepared\n' in output
+    assert '1 file read' in output
     assert f'{counts["tokens"]:,} tokens' in output
     assert f'{400 / counts["rows"]:.2f} epochs in the steps' in output
     assert f'2 blank, {manifest["left_out"]["too short"]} too short' in output
@@ -314,7 +294,8 @@ def test_the_report_describes_the_rows(corpus, tmp_path, ours, capsys):
     assert 'all checksums match' in capsys.readouterr().out
     (tmp_path / 'rows' / 'report.html').unlink()  # as if killed before it
     assert preparing.run(config, tmp_path / 'rows') == manifest
-    assert 'already prepared' in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert 'already prepared' in output and '1 file read' in output
     assert (tmp_path / 'rows' / 'report.html').is_file()
     rows = counts['rows']
     config.data = {'row_length': 32, 'batch_size': 4}

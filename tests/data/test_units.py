@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import children
@@ -16,14 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from jepa_text.data import partial, pipeline, prepare, units
+from jepa_text.data import partial, prepare, units
 from jepa_text.data.corpora import corpus, reading
-from jepa_text.data.rows import packing, row_folder, writing
+from jepa_text.data.rows import packing, row_folder
 from jepa_text.data.sources import jsonl, text
 from jepa_text.data.sources import parquet as parquet_source
 from jepa_text.files import locks
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -55,8 +54,6 @@ def made(folder, name, tokenizer, **changed):
     sums = [entry['sha256'] for _, entry in row_folder.files(manifest)]
     return sums, manifest
 
-
-# Units.
 
 LINES = st.lists(
     st.sampled_from(['', ' ', 'a', 'the whale', 'é\u2028x', '\u3000', '\r', '\x1c']),
@@ -114,8 +111,9 @@ def test_json_lines_are_cut_and_located(tmp_path):
 def test_row_groups_are_divided_by_file_size(tmp_path, monkeypatch):
     path = tmp_path / 'a.parquet'
     texts = [f'number {n}' for n in range(95)]
-    parquet.write_table(pyarrow.table({'text': texts}), path, row_group_size=10)
-    one = parquet_source.make('train', path, heldout_every=10**9)
+    columns = {'label': range(95), 'body': texts}
+    parquet.write_table(pyarrow.table(columns), path, row_group_size=10)
+    one = parquet_source.make('train', path, field='body', heldout_every=10**9)
     with monkeypatch.context() as patched:
         # Planning reads no footer.
         patched.setattr(parquet, 'ParquetFile', None)
@@ -152,9 +150,6 @@ def test_too_long_documents_raise(tmp_path, monkeypatch, documents):
         list(text.make(split, tmp_path / 'a.txt', documents=documents))
 
 
-# Rows.
-
-
 @pytest.mark.parametrize('name', packing.PACKINGS)
 def test_records_match_a_plain_implementation(name, monkeypatch):
     monkeypatch.setattr(row_folder, 'CHUNK', 50)
@@ -172,27 +167,6 @@ def test_records_match_a_plain_implementation(name, monkeypatch):
         values = [*np.concatenate(pieces)]
         values += [0] * (32 - len(values)) + [len(piece) for piece in pieces]
         assert record == np.array(values, '<u2').tobytes()
-
-
-def test_windows_have_every_token_once(folder, ours, monkeypatch):
-    one, whole = made(folder, 'whole', ours)
-    monkeypatch.setattr(writing, 'WINDOW', 500)
-    two, windows = made(folder, 'windows', ours)
-    assert one != two
-    for split in ('train', 'heldout'):
-        before, after = whole['splits'][split], windows['splits'][split]
-        for key in ('documents', 'tokens', 'bytes', 'lengths', 'text_sha256'):
-            assert before[key] == after[key]
-        counted = []
-        for name in ('whole', 'windows'):
-            data = pipeline.Rows(folder.parent / name, split)
-            read = [data[i] for i in range(len(data))]
-            tokens = [row['tokens'][row['segment_ids'] > 0] for row in read]
-            counted.append(np.bincount(np.concatenate(tokens), minlength=2048))
-        np.testing.assert_array_equal(*counted)
-
-
-# The engine.
 
 
 @pytest.mark.ray
@@ -297,18 +271,9 @@ def test_invalid_files_raise_and_finished_units_are_kept(folder, ours, small, jo
 
 
 def test_concurrent_calls_create_one_folder(folder, ours, small):
-    results, began = [], threading.Barrier(2)
-
-    def call():
-        began.wait()
-        results.append(made(folder, 'rows', ours))
-
-    threads = [threading.Thread(target=call) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert len(results) == 2 and results[0] == results[1]
+    with ThreadPoolExecutor() as pool:
+        one, two = pool.map(lambda _: made(folder, 'rows', ours), range(2))
+    assert one == two
     assert not list(folder.parent.glob('.*'))
 
 
@@ -344,8 +309,3 @@ def test_a_complete_folder_is_locked_until_it_is_renamed(tmp_path, monkeypatch):
     with partial.open_folder(tmp_path / 'a', {}) as here:
         (here / 'x').write_text('x')
     assert os.listdir(tmp_path / 'a') == ['x']
-
-
-def test_a_source_without_files_is_one_unit():
-    found = units.corpora({'source': {'name': 'bundled'}, 'splits': ['train', 'heldout']})
-    assert units.of(found) == [None]

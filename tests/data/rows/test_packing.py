@@ -15,11 +15,12 @@ LENGTHS = st.lists(st.integers(0, 70), max_size=60)
 @given(lengths=LENGTHS, row_length=st.integers(1, 33))
 def test_best_fit_packs_every_token_once_in_order(lengths, row_length):
     packed = packing.best_fit(lengths, row_length)
-    found = {document: [] for document in range(len(lengths))}
+    found, used = {document: [] for document in range(len(lengths))}, []
     for row in range(len(packed)):
         pieces = read_back.pieces_of(packed, row)
         assert 1 <= len(pieces) <= row_length
-        assert sum(n for _, _, n in pieces) <= row_length
+        used.append(sum(n for _, _, n in pieces))
+        assert used[-1] <= row_length
         for document, start, n in pieces:
             assert n > 0
             found[document].append((start, n))
@@ -31,24 +32,12 @@ def test_best_fit_packs_every_token_once_in_order(lengths, row_length):
             at += n
         assert at == length
     assert packed.length.sum() == sum(lengths)
-
-
-@settings(max_examples=50, deadline=None)
-@given(lengths=LENGTHS, row_length=st.integers(1, 33))
-def test_best_fit_cuts_only_documents_longer_than_a_row(lengths, row_length):
-    packed = packing.best_fit(lengths, row_length)
+    # Only documents longer than a row are cut.
     assert (packed.start % row_length == 0).all()
     pieces = np.bincount(packed.document, minlength=len(lengths))
     np.testing.assert_array_equal(pieces, -(-np.array(lengths, int) // row_length))
-
-
-@settings(max_examples=50, deadline=None)
-@given(lengths=LENGTHS, row_length=st.integers(1, 33))
-def test_best_fit_leaves_no_two_rows_that_would_fit_in_one(lengths, row_length):
-    packed = packing.best_fit(lengths, row_length)
-    used = sorted(
-        sum(n for *_, n in read_back.pieces_of(packed, row)) for row in range(len(packed))
-    )
+    # No two rows would fit in one.
+    used.sort()
     assert len(used) < 2 or used[0] + used[1] > row_length
 
 

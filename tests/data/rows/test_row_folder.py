@@ -11,9 +11,7 @@ import tiny
 from jepa_text.data import pipeline
 from jepa_text.data.rows import row_folder
 from jepa_text.files import addresses
-from jepa_text.training import config as settings
 from jepa_text.training import prepare as preparing
-from jepa_text.training import recipe as recipes
 
 ADDRESS = 'memory://shelf/rows'
 
@@ -99,12 +97,3 @@ def test_rows_are_prepared_at_an_address(store, local, capsys):
     assert words in capsys.readouterr().out
     with pytest.raises(FileExistsError, match='not overwritten'):
         preparing.make(section, 'memory://shelf/new')
-
-
-def test_a_run_reads_rows_at_an_address(local, tmp_path):
-    data = dict(folder=ADDRESS, row_length=tiny.LENGTH, batch_size=8)
-    config = settings.plain(tiny.config(tmp_path, data=data))
-    away = recipes.make(config)
-    config['data']['folder'] = local
-    assert recipes.make(config).fingerprint == away.fingerprint
-    assert recipes.tokenizer_of(config).fingerprint == away.tokenizer.fingerprint
