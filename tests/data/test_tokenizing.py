@@ -3,7 +3,6 @@
 import functools
 import json
 import re
-from pathlib import Path
 
 import children
 import numpy as np
@@ -15,7 +14,6 @@ from tokenizers import models, normalizers, pre_tokenizers, trainers
 
 from jepa_text.data import tokenizers, tokenizing
 
-ROOT = Path(__file__).parents[2]
 LLAMA = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r'| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+'
@@ -136,25 +134,6 @@ def test_long_documents_have_the_same_ids(small, monkeypatch):
     assert [document for document, _ in found] == documents
     for text, (_, ids) in zip(texts, found):
         np.testing.assert_array_equal(ids, tokenizer.encode(text))
-
-
-def test_no_call_encodes_more_than_a_batch(monkeypatch):
-    tokenizer, seen = tokenizer_of('bundled'), []
-    encode = tokenizers.Tokenizer.encode_many
-
-    def encode_many(self, texts):
-        seen.append(sum(map(len, texts)))
-        return (
-            [np.zeros(1, np.int32) for _ in texts]
-            if len(texts) > 3
-            else encode(self, texts)
-        )
-
-    monkeypatch.setattr(tokenizers.Tokenizer, 'encode_many', encode_many)
-    long = {'text': 'the whale and the sea ' * 200_000}
-    assert len(list(tokenizing.encoded([long] * 2, tokenizer))) == 2
-    assert max(seen) <= tokenizing.BATCH + tokenizing.PIECE + 2 * tokenizing.AROUND
-    assert sum(seen) >= 2 * len(long['text'])
 
 
 PEAK = """

@@ -3,19 +3,15 @@
 import json
 import warnings
 
-import jax
+import examined
 import numpy as np
 import pytest
 import tiny
 
 from jepa_text.analysis import analyze
-from jepa_text.data import tokenizers, truncation
+from jepa_text.data import truncation
 from jepa_text.evaluation import controls
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.models import transformer
-from jepa_text.models.network import Network
-from jepa_text.pretrained import load
-from jepa_text.settings import resolve
 
 pytest.importorskip('sklearn')
 pytest.importorskip('matplotlib')
@@ -38,21 +34,12 @@ def folder(tmp_path_factory):
         rows.append({'text': f'{start} so we say {noun}ing {noun}ed', 'label': noun})
     text = ''.join(json.dumps(row) + '\n' for row in rows)
     (folder / 'set.jsonl').write_text(text)
-    short = ''.join(json.dumps(row | {'text': row['label']}) + '\n' for row in rows)
-    (folder / 'short.jsonl').write_text(short.replace('"text": "', '"text": "the ', 40))
     return folder
 
 
 @pytest.fixture(scope='module')
 def model():
-    """An untrained model with rows of 32 tokens."""
-    tokenizer = tokenizers.load(tokenizers.BUNDLED)
-    given = dict(tokenizer=tokenizer, length=tiny.LENGTH, steps=1)
-    objective = resolve.build('objectives', dict(name='mlm'), **given)
-    encoder = transformer.make('tiny', vocab_size=tokenizer.vocab_size, depth=1)
-    network = Network(encoder, objective)
-    params = jax.jit(lambda: network.init(0))()
-    return load.Pretrained(network, params, tokenizer, tiny.LENGTH, 'made up')
+    return examined.model(tiny.LENGTH, 1)
 
 
 def config(folder):

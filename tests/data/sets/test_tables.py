@@ -25,10 +25,6 @@ def write(path, text):
 
 CSV = 'text,label\n' + ''.join(f'{quoted(r["text"])},{r["label"]}\n' for r in ROWS)
 KINDS = {
-    'set.csv': CSV,
-    'windows.csv': '\ufeff'
-    + CSV.replace('\nand', '\0').replace('\n', '\r\n').replace('\0', '\nand'),
-    'set.csv.gz': CSV,
     'set.csv.xz': CSV,
     'set.json': json.dumps(ROWS),
     'set.json.gz': json.dumps({'version': 1, 'data': ROWS}),
@@ -133,12 +129,10 @@ def test_compressed_data_without_its_suffix_is_named(tmp_path):
     [
         ('a.csv', 'x,y\n1,2\n1\n', 'line 3 has 1 cells, but there are 2 columns: x, y'),
         ('a.csv', 'x,x\n1,2\n', 'line 1 repeats a column name: x, x'),
-        ('a.csv', 'x,y\n"a"b,2\n', 'line 2 is not CSV'),
         ('a.json', '{"a": 1}', 'must be a JSON list of objects'),
         ('a.json', '[{"a": 1]', 'is not JSON'),
         ('a.json', '[{"a": ' + '1' * 5000 + '}]', 'is not JSON: Exceeds the limit'),
         ('a.json', '{"a": 1}\n[2]\n', 'line 2 is a JSON list'),
-        ('a.json', '{"a": 1}\n{"a"', 'line 2 is not valid JSON'),
         ('a.jsonl', '{"a": 1, "a": 2}\n', "the key 'a' more than once"),
         ('a.json', '[{"a": 1, "a": 2}]\n', "the key 'a' more than once"),
     ],

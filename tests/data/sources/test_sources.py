@@ -14,10 +14,8 @@ from pyarrow import parquet as arrow
 
 from jepa_text.data import sources
 from jepa_text.data.corpora import reading
-from jepa_text.data.rows import row_folder
 from jepa_text.data.sets import tables
 from jepa_text.data.sources import bundled, csv, jsonl, parquet, text, tfds
-from jepa_text.training import prepare as preparing
 
 ALL = 10**9  # heldout_every of which nothing is held out
 ROWS = [{'text': f'number {n}', 'n': n} for n in range(3)]
@@ -56,9 +54,6 @@ def cells(rows, **dialect):
     return file.getvalue().encode()
 
 
-# The bundled corpus.
-
-
 def test_bundled_documents_have_metadata():
     train, heldout = bundled.make('train'), bundled.make('heldout')
     assert (len(train), len(heldout)) == (291, 27)
@@ -67,13 +62,14 @@ def test_bundled_documents_have_metadata():
         assert 1790 <= document['year'] <= 2021
         assert document['text'] == document['text'].strip() != ''
     assert not set(texts(train)) & set(texts(heldout))
-    for author, year, words in (
-        ('Abraham Lincoln', 1862, 'The dogmas of the quiet past are inadequate'),
-        ('Herman Melville', 1851, 'Call me Ishmael.'),
-        ('Jane Austen', 1818, 'Sir Walter Elliot, of Kellynch Hall, in Somersetshire'),
-    ):
-        found = [d for d in train if words in d['text']]
-        assert [(d['author'], d['year']) for d in found] == [(author, year)]
+    (found,) = [d for d in train if 'Call me Ishmael.' in d['text']]
+    assert (found['author'], found['year']) == ('Herman Melville', 1851)
+    # Chapters continue from one split to the other.
+    moby = [d['title'] for d in train + heldout if d['title'].startswith('Moby Dick')]
+    numbers = [int(title.split('chapter ')[1].split(':')[0]) for title in moby]
+    assert numbers == list(range(1, 136))
+    with pytest.raises(ValueError, match="no split 'test'"):
+        bundled.make('test')
 
 
 def test_the_kind_of_a_file_is_told_by_its_own_name(tmp_path):
@@ -96,22 +92,6 @@ def test_the_kind_of_a_folder_is_that_of_its_visible_files(tmp_path, monkeypatch
     with pytest.raises(ValueError, match=message):
         sources.section_of('d')
     assert sources.section_of('d/**/*.jsonl')['name'] == 'jsonl'
-
-
-def test_bundled_holds_out_the_last_documents_of_each_kind():
-    train, heldout = bundled.make('train'), bundled.make('heldout')
-    spoken = [d['year'] for d in train if d['title'].startswith('State')]
-    assert max(spoken) < min(d['year'] for d in heldout if d['title'].startswith('State'))
-    assert {d['author'] for d in heldout} >= {'Herman Melville', 'Jane Austen'}
-    # Chapters continue from one split to the other.
-    moby = [d['title'] for d in train + heldout if d['title'].startswith('Moby Dick')]
-    numbers = [int(title.split('chapter ')[1].split(':')[0]) for title in moby]
-    assert numbers == list(range(1, 136))
-    with pytest.raises(ValueError, match="no split 'test'"):
-        bundled.make('test')
-
-
-# Files: what is read.
 
 
 def test_text_between_blank_lines_or_of_whole_files(tmp_path):
@@ -186,20 +166,6 @@ def test_a_table_is_never_cut(tmp_path, units_of):
     assert texts(one) == wanted and len(one.units()) == 1
 
 
-def write_parquet(path, **columns):
-    arrow.write_table(pyarrow.table(columns), path, row_group_size=7)
-    return path
-
-
-def test_parquet_yields_every_row_once(tmp_path):
-    wanted = [f'row {n}' for n in range(50)]
-    for name, part in (('a', wanted[:30]), ('b', wanted[30:])):
-        write_parquet(tmp_path / f'{name}.parquet', body=part, label=range(len(part)))
-    section = dict(field='body', heldout_every=5)
-    assert sorted(texts(both(parquet.make, tmp_path, **section))) == sorted(wanted)
-    assert 2 < len(list(parquet.make('heldout', tmp_path, **section))) < 20
-
-
 @pytest.mark.parametrize('form', ['new_file', 'new_stream'])
 def test_arrow_files_are_read(tmp_path, units_of, form):
     units_of(10)
@@ -229,26 +195,9 @@ def test_the_heldout_rule_depends_only_on_the_text(tmp_path):
     assert [t for t in documents if reading.split_of(t, 10.0) == 'heldout'] == one
 
 
-def test_prepare_reports_read_and_skipped_files(tmp_path, capsys):
-    (tmp_path / 'texts').mkdir()
-    for name in ('0.txt', '1.txt', '2.txt', '3.txt', 'table.csv'):
-        (tmp_path / 'texts' / name).write_text(f'of {name}\n\nand {name}\n\nthe sea')
-    source = dict(name='text', path=str(tmp_path / 'texts'), heldout_every=2)
-    config = {'prepare': dict(source=source, tokenizer='bundled', row_length=8)}
-    words = '4 files read; 1 skipped'
-    for _ in range(2):  # prepared, and found
-        preparing.run(config, str(tmp_path / 'rows'))
-        assert words in capsys.readouterr().out
-    assert row_folder.read_manifest(tmp_path / 'rows')['read'] == words
-
-
-# What is wrong.
-
-
 DEEP = b'{"text": ' + b'[' * 100_000 + b']' * 100_000 + b'}'
 FAULTS = [
     (text, 'a.txt', 'fine é\nsé'.encode() + b'\xe9 !', 'a.txt, document 1: not UTF-8'),
-    (jsonl, 'a.jsonl', b'{"text": "a"}\n{"text": ', 'line 2 is not valid JSON: .* col'),
     (jsonl, 'a.jsonl', b'{"n": ' + b'1' * 5000 + b'}', 'not valid JSON: Exceeds the lim'),
     (jsonl, 'a.jsonl', b'{"text": "a"}\n' + DEEP, 'line 2.*JSON'),
     (jsonl, 'a.jsonl', b'["text"]', 'line 1 is a JSON list, not an object.*jq -c'),
@@ -302,7 +251,8 @@ def test_invalid_settings_are_refused_before_reading(tmp_path):
 
 
 def test_parquet_columns_and_nulls_are_named(tmp_path):
-    path = write_parquet(tmp_path / 'a.parquet', text=['one', None, 'three'])
+    path = tmp_path / 'a.parquet'
+    arrow.write_table(pyarrow.table({'text': ['one', None, 'three']}), path)
     with pytest.raises(ValueError, match="no column 'body'; it has: text"):
         list(parquet.make('train', path, field='body'))
     with pytest.raises(ValueError, match='row 2: null, not text'):
@@ -319,21 +269,14 @@ def test_damaged_parquet_files_raise(tmp_path):
         bad = bytearray(good)
         bad[at] ^= 16
         path.write_bytes(bad)
-        for read in (
-            lambda: texts(parquet.make('train', path)),
-            lambda: tables.columns(tables.read(path), ['text'], str(path))[0],
-        ):
-            try:
-                found = set(read())
-            except ValueError as error:
-                assert str(path) in str(error)
-                refused += 1
-            else:
-                assert found >= set(expected)
-    assert refused > 100
-
-
-# TensorFlow Datasets.
+        try:
+            found = texts(parquet.make('train', path))
+        except ValueError as error:
+            assert str(path) in str(error)
+            refused += 1
+        else:
+            assert found == expected
+    assert refused > 50
 
 
 @pytest.fixture(scope='module')

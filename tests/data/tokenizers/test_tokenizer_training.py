@@ -70,15 +70,3 @@ def test_missing_text_raises():
     for blank in ([], ['', ' \n']):
         with pytest.raises(ValueError, match='No text to train'):
             training.train(blank, 500)
-
-
-@pytest.mark.peer
-def test_transformers_reads_it_with_the_same_ids(tmp_path):
-    transformers = pytest.importorskip('transformers')
-    made().save(tmp_path / 'tokenizer.json')
-    theirs = transformers.PreTrainedTokenizerFast(
-        tokenizer_file=str(tmp_path / 'tokenizer.json')
-    )
-    for text in (*texts(), 'é 海\n\t  1851!', ''):
-        ids = theirs(text, add_special_tokens=False)['input_ids']
-        assert ids == made().encode(text).tolist()

@@ -31,10 +31,6 @@ def test_the_bundled_tokenizer_matches_its_docstring(ours):
     size = sum(len(text.encode()) for text in heldout)
     tokens = sum(len(ids) for ids in ours.encode_many(heldout))
     assert f'{size / tokens:.2f}' == '3.18'
-    assert ours.vocab_size == 2048
-    assert ours.special_ids == tuple(range(8))
-    named = (ours.pad_id, ours.bos_id, ours.eos_id, ours.mask_id)
-    assert named == (0, 1, 2, 3)
 
 
 def test_saved_and_loaded_is_the_same(tmp_path, ours):
@@ -131,15 +127,12 @@ def test_words_of_bytes_in_other_scripts(ours, text, words):
     assert [ours.decode(ids[a:b]) for a, b in zip(starts, starts[1:])] == words.split(' ')
 
 
-def test_a_missing_special_token_is_named(tmp_path):
+def test_what_is_missing_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match='No tokenizer at'):
+        tokenizers.load(tmp_path / 'none.json')
     path = _foreign(tmp_path, ['[PAD]', '[CLS]', '[SEP]'])
     with pytest.raises(ValueError, match=r'no mask token.*jepa-text tokenizer'):
         tokenizers.load(path)
-
-
-def test_a_missing_file_raises(tmp_path):
-    with pytest.raises(FileNotFoundError, match='No tokenizer at'):
-        tokenizers.load(tmp_path / 'none.json')
 
 
 @pytest.mark.parametrize(
@@ -147,11 +140,7 @@ def test_a_missing_file_raises(tmp_path):
     [
         ('tokenizer.json', b'\xff\xfe{', 'not JSON in UTF-8'),
         ('tokenizer.json', b'{"a": 1}', 'has no "model"'),
-        (
-            'tokenizer.json',
-            b'{"model": {"type": "Unheard"}}',
-            'cannot be read by tokenizers',
-        ),
+        ('tokenizer.json', b'{"model": {"type": "Unheard"}}', 'cannot be read by tok'),
         (
             'tokenizer.json',
             b'{"model": {"type": "BPE", "vocab": {}, "merges": []}}',
@@ -176,14 +165,6 @@ def _renumber(content, token, i):
             entry['id'] = i
 
 
-def _drop_words(content):
-    vocabulary = content['model']['vocab'].items()
-    content['model'] |= {
-        'vocab': {t: i for t, i in vocabulary if t[0] == '<'},
-        'merges': [],
-    }
-
-
 def _vanish(content):
     pattern = {'Regex': '[\\s\\S]*'}
     content['normalizer'] = {'type': 'Replace', 'pattern': pattern, 'content': ''}
@@ -198,7 +179,6 @@ def _without_unknown(content):
     'break_it, words',
     [
         (lambda c: _renumber(c, '<mask>', 0), 'same id 0'),
-        (lambda c: _renumber(c, '<mask>', 2), 'same id 2'),
         (lambda c: _renumber(c, 'Ġthe', 300), 'same id 300'),
         (
             lambda c: c['added_tokens'][3].update(id=7),
@@ -206,8 +186,6 @@ def _without_unknown(content):
         ),
         (lambda c: c['added_tokens'][3].update(id=10**8), "'<mask>' has id 100000000"),
         (lambda c: _renumber(c, 'Ġthe', 50_000_000), "'Ġthe' has id 50,000,000"),
-        (lambda c: _renumber(c, 'new', 50_000_000), "'new' has id 50,000,000"),
-        (_drop_words, 'gives no tokens for'),
         (_vanish, 'gives no tokens for'),
         (_without_unknown, 'fails on text outside its vocabulary'),
     ],
