@@ -5,14 +5,13 @@ Each returns the environment variables that a program needs to reach it.
 
 import contextlib
 import http.server
-import os
-import shutil
 import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
+
+import children
 
 BUCKET = 'shelf'
 
@@ -35,24 +34,18 @@ def environments(url):
 def web(folder, *options):
     """Yields the address of a web server of a folder; see web_server.py."""
     program = Path(__file__).with_name('web_server.py')
-    command = [sys.executable, str(program), str(folder), *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            yield f'http://127.0.0.1:{server.stdout.readline().strip()}'
-        finally:
-            server.kill()
+    with children.started(program, folder, *options) as server:
+        yield f'http://127.0.0.1:{server.stdout.readline().strip()}'
 
 
 @contextlib.contextmanager
 def s3():
     """Yields the environment of an S3 server with one bucket, s3://shelf."""
-    program = _program('moto_server')
+    program = str(Path(sys.executable).with_name('moto_server'))
     with _served(lambda port: [program, '-H', '127.0.0.1', '-p', str(port)]) as port:
         environment = environments(f'http://127.0.0.1:{port}')['s3']
         made = 'import s3fs; s3fs.S3FileSystem().mkdir("shelf")'
-        subprocess.run(
-            [sys.executable, '-c', made], env=os.environ | environment, check=True
-        )
+        children.run('-c', made, env=environment)
         yield environment
 
 
@@ -100,25 +93,12 @@ def torn(environment, cut, log):
     after at most `cut` bytes, and notes each cut in the file `log`."""
     (name, url), *_ = ((n, x) for n, x in environment.items() if x.startswith('http://'))
     program = Path(__file__).with_name('torn_proxy.py')
-    command = [sys.executable, str(program), url.rpartition(':')[2], str(cut)]
-    piped = {'stdout': subprocess.PIPE, 'text': True}
     with (
-        open(log, 'w', encoding='utf-8') as log_file,
-        subprocess.Popen(command, stderr=log_file, **piped) as running,
+        open(log, 'w', encoding='utf-8') as file,
+        children.started(program, url.rpartition(':')[2], cut, stderr=file) as running,
     ):
-        try:
-            port = running.stdout.readline().strip()
-            yield environment | {name: f'http://127.0.0.1:{port}'}
-        finally:
-            running.kill()
-
-
-def _program(name):
-    """Returns a program of this Python environment."""
-    beside = Path(sys.executable).parent / name
-    found = str(beside) if beside.exists() else shutil.which(name)
-    assert found, f'{name} is not installed: bash launch/apart.sh remote'
-    return found
+        port = running.stdout.readline().strip()
+        yield environment | {name: f'http://127.0.0.1:{port}'}
 
 
 @contextlib.contextmanager
@@ -130,14 +110,15 @@ def _served(command):
     silent = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL}
     with subprocess.Popen(command(port), **silent) as server:
         try:
-            end = time.monotonic() + 30
-            while True:
-                try:
-                    socket.create_connection(('127.0.0.1', port)).close()
-                    break
-                except OSError:
-                    assert server.poll() is None and time.monotonic() < end, command(port)
-                    time.sleep(0.05)
+            children.until(lambda: _answers(port), 30)
             yield port
         finally:
             server.kill()
+
+
+def _answers(port):
+    try:
+        socket.create_connection(('127.0.0.1', port)).close()
+    except OSError:
+        return False
+    return True

@@ -142,17 +142,12 @@ def test_the_last_error_explains_that_retries_are_exhausted(pauses):
     assert pauses == list(addresses.PAUSES)
 
 
-@pytest.fixture
-def store(tmp_path, pauses):
+def test_a_folder_is_uploaded(tmp_path):
     (tmp_path / 'deep').mkdir()
     for name in ('z.bin', 'manifest.json', 'deep/a.txt'):
         (tmp_path / name).write_text(name)
     store = fsspec.filesystem('memory')
     store.store.clear()
-    return store
-
-
-def test_a_folder_is_uploaded(store, tmp_path):
     addresses.check_free('memory://shelf/x')
     addresses.upload_folder(tmp_path, 'memory://shelf/x')
     assert {

@@ -23,13 +23,7 @@ from jepa_text.training import config as settings
 from jepa_text.training import init_from, tokenizer
 from jepa_text.training import prepare as preparing
 
-AWAY = (
-    'gs://bucket/x',
-    's3://bucket/x',
-    'hf://datasets/x',
-    'file:///x',
-    Path('gs://b/x'),
-)
+AWAY = ('gs://bucket/x', 'hf://datasets/x', 'file:///x', Path('gs://b/x'))
 BUNDLED = dict(name='bundled')
 SECTION = dict(source=BUNDLED, tokenizer='bundled', row_length=64)
 

@@ -15,10 +15,8 @@ import stores
 from pyarrow import parquet
 
 from jepa_text import main
-from jepa_text.data import pipeline
 from jepa_text.files import addresses, listing, streams
 from jepa_text.parallel import exits
-from jepa_text.training import prepare
 
 pytestmark = pytest.mark.remote
 
@@ -99,36 +97,15 @@ def test_files_are_listed_and_read(place):
     assert [file.path for file in fits.files] == [f'{place}/deep/b.txt.gz']
 
 
-def test_truncated_and_missing_files_are_named(place, shelf, tmp_path):
-    wholes = {'a.txt.gz': 'deep/b.txt.gz', 'a.txt.zst': 'deep/c.txt.zst'}
-    halves = {name: (shelf / path).read_bytes()[:-9] for name, path in wholes.items()}
-    with served(place, tmp_path, halves) as top:
-        for name in halves:
-            raises = pytest.raises(ValueError, match=f'{name} is damaged or truncated')
-            with raises, streams.open_bytes(f'{top}/{name}') as stream:
-                stream.read()
+def test_missing_files_are_named(place):
     for name in ('none.txt', 'deep/none.txt'):
         with pytest.raises(FileNotFoundError, match=f'{place}/{name} does not exist'):
             streams.open_bytes(f'{place}/{name}')
     if not place.startswith('http'):
         with pytest.raises(FileNotFoundError):
             listing.expand(place.replace(stores.BUCKET, 'nobodys'), ('.txt',))
-
-
-@contextlib.contextmanager
-def served(place, folder, files):
-    """Uploads files and returns their address."""
-    if place.startswith('http'):
-        for name, content in files.items():
-            (folder / name).write_bytes(content)
-        with stores.web(folder) as address:
-            yield address
-        return
-    top = f'{place}-halves'
-    for name, content in files.items():
-        system, path = addresses.filesystem(f'{top}/{name}')
-        system.pipe_file(path, content)
-    yield top
+        with pytest.raises(FileExistsError, match='already exists'):
+            addresses.check_free(place)
 
 
 def test_servers_without_ranges_or_sizes_are_refused(shelf):
@@ -212,25 +189,6 @@ def test_denied_access_is_a_config_error(kind, status, fresh, monkeypatch, capsy
             words = [f'--config={TOY}:mlm', workdir]
             assert main.main(['jepa-text', 'train', *words]) == exits.USAGE
             assert f'Access to {address}/run is denied' in capsys.readouterr().err
-
-
-def test_rows_are_prepared_at_an_address_and_read(place, tmp_path, monkeypatch):
-    if place.startswith('http'):
-        return
-    monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'cache'))
-    section = dict(
-        source=dict(name='bundled'),
-        tokenizer='bundled',
-        row_length=64,
-        splits=['heldout'],
-    )
-    prepare.if_missing(section, f'{place}/rows')
-    prepare.make(section, str(tmp_path / 'rows'))
-    away = pipeline.Rows(f'{place}/rows', 'heldout')
-    assert away.fingerprint == pipeline.Rows(tmp_path / 'rows', 'heldout').fingerprint
-    pipeline.verify(f'{place}/rows')
-    with pytest.raises(FileExistsError, match='already exists'):
-        addresses.check_free(f'{place}/rows')
 
 
 def test_worker_processes_can_read(place, tmp_path):

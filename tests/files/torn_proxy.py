@@ -14,9 +14,8 @@ import struct
 import sys
 import threading
 
-LINGER = struct.pack(
-    'ii', 1, 0
-)  # closing resets the connection, as a broken network does
+# Closing resets the connection, as a broken network does.
+LINGER = struct.pack('ii', 1, 0)
 
 
 def serve(port, cut):

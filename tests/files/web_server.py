@@ -5,30 +5,26 @@
 Prints its port.
 """
 
-import argparse
 import pathlib
 import socket
+import sys
 
 from aiohttp import web
 
 
 def main():
     """Serves until the process is killed."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument('folder', type=pathlib.Path)
-    parser.add_argument('--no-ranges', action='store_true')
-    parser.add_argument('--no-size', action='store_true')
-    given = parser.parse_args()
+    folder, options = pathlib.Path(sys.argv[1]), sys.argv[2:]
 
     async def answer(request):
-        path = given.folder / request.path.lstrip('/')
+        path = folder / request.path.lstrip('/')
         if not path.is_file():
             status = {'/secret': 403, '/busy': 503}.get(request.path, 404)
             return web.Response(status=status)
-        if not given.no_ranges and not given.no_size:
+        if not options:
             return web.FileResponse(path)
         response = web.Response(body=path.read_bytes())
-        if given.no_size:
+        if '--no-size' in options:
             response.enable_chunked_encoding()
         return response
 
