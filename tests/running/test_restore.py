@@ -1,28 +1,20 @@
 """Restoring raises on any mismatch with the requested state, naming the leaf."""
 
 import json
-import logging
 import re
 import shutil
 from pathlib import Path
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-from test_checkpoint import _raise, _shape
+from test_checkpoint import State, _raise, _shape
 
 from jepa_text.files import checksums
 from jepa_text.parallel import exits
 from jepa_text.running import checkpoint, restore
-
-
-@flax.struct.dataclass
-class State:
-    step: jax.Array
-    params: dict
 
 
 @pytest.fixture(scope='module')
@@ -37,7 +29,7 @@ def _state():
     rng = np.random.default_rng(0)
     kernel = jnp.asarray(rng.standard_normal((8, 4)), jnp.float32)
     params = {'encoder': {'kernel': kernel}, 'head': {'bias': jnp.ones(3, jnp.bfloat16)}}
-    return State(jnp.int32(5), params)
+    return State(jnp.int32(5), params, None, ())
 
 
 def _read(folder, **params):
@@ -46,7 +38,7 @@ def _read(folder, **params):
     shapes = {'encoder': encoder, 'head': {'bias': bias}} | params
     placed = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device),
-        State(_shape(dtype=jnp.int32), shapes),
+        State(_shape(dtype=jnp.int32), shapes, None, ()),
     )
     return checkpoint.read(folder, 5, lambda *_: placed)[0]
 
@@ -102,13 +94,6 @@ def test_other_dtype_shape_or_tree_raises_with_paths(folder, params, words):
         _read(folder, **params)
     assert str(folder / '5') in str(caught.value)
     assert 'Use the config' in str(caught.value)
-
-
-def test_at_most_ten_leaves_are_listed(folder):
-    many = {f'new{i:02d}': _shape(1) for i in range(15)}
-    with pytest.raises(ValueError, match='and 5 more') as caught:
-        _read(folder, **many)
-    assert str(caught.value).count('is not in the checkpoint') == 10
 
 
 def test_part_restores_a_subtree_without_placeholders(folder):
@@ -198,24 +183,6 @@ def test_arrays_that_orbax_leaves_out_are_damage(folder, monkeypatch):
     monkeypatch.setattr(ocp.PyTreeCheckpointHandler, 'restore', holes)
     with pytest.raises(restore.DamagedError, match='3 arrays are not read as saved'):
         _read(folder)
-
-
-def test_quiet_hides_orbax_messages_but_no_errors(caplog):
-    absl = logging.getLogger('absl')
-
-    def records(level, path='x/orbax/checkpoint/y.py', function='save', trace=None):
-        caplog.clear()
-        record = absl.makeRecord('absl', level, path, 1, 'words', (), trace, function)
-        with restore.quiet():
-            absl.handle(record)
-        return [r for r in caplog.records if r.name == 'absl']
-
-    trace = (ValueError, ValueError(), None)
-    assert not records(logging.WARNING)
-    assert not records(logging.ERROR, function='_thread_func', trace=trace)
-    assert records(logging.ERROR)
-    assert records(logging.WARNING, path='x/elsewhere.py')
-    assert not absl.filters
 
 
 @pytest.mark.parametrize(

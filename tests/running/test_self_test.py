@@ -1,9 +1,6 @@
 """The self-test detects wrong results, and training does not start then."""
 
 import os
-import platform
-import textwrap
-from pathlib import Path
 
 import children
 import jax
@@ -18,26 +15,21 @@ from jepa_text.pretrained import load
 from jepa_text.running import self_test, xla_flags
 from jepa_text.study import study
 
-ROOT = Path(__file__).parents[2]
-# From jax issue 39103, and a related program that later versions get wrong, too.
-REPRODUCED = (
-    """
-        x = np.random.default_rng(0).normal(size=(5, 60, 60)).astype(np.float32)
-        found = jax.jit(lambda x: jnp.sum((x @ jnp.ones_like(x)) * x, (1, 2)))(x)
-        right = np.sum((x @ np.ones_like(x)) * x, (1, 2))
-    """,
-    """
-        count = np.arange(32_769, dtype=np.float32)
-        x, w = np.stack([count, 0 * count, 0 * count], 1), np.eye(3, dtype=np.float32)
-        rows = jax.vmap(lambda row: jnp.sum((w @ row) ** 2))
-        found, right = jax.jit(rows)(x), count ** 2
-    """,
-)
-only_where_known = pytest.mark.skipif(
-    platform.machine() != 'x86_64'
-    or not xla_flags.flags('', xla_flags.installed(*xla_flags.AFFECTED)),
-    reason='no jaxlib that is known to be wrong',
-)
+# From jax issue 39103, and a related program that later versions get wrong, too. The flag
+# comes after the import of jax, as in a notebook.
+REPRODUCED = """
+    import jax, jax.numpy as jnp, numpy as np
+    from jepa_text.running import xla_flags
+
+    xla_flags.apply()
+    x = np.random.default_rng(0).normal(size=(5, 60, 60)).astype(np.float32)
+    found = jax.jit(lambda x: jnp.sum((x @ jnp.ones_like(x)) * x, (1, 2)))(x)
+    np.testing.assert_allclose(found, np.sum((x @ np.ones_like(x)) * x, (1, 2)), 1e-4)
+    count = np.arange(32_769, dtype=np.float32)
+    x, w = np.stack([count, 0 * count, 0 * count], 1), np.eye(3, dtype=np.float32)
+    found = jax.jit(jax.vmap(lambda row: jnp.sum((w @ row) ** 2)))(x)
+    np.testing.assert_allclose(found, count**2, 1e-4)
+"""
 
 
 def run(program):
@@ -46,31 +38,9 @@ def run(program):
     return children.run('-c', program, env=env)
 
 
-def reproduce(apply):
-    """Whether each program comes out right; the flag comes after the import of jax, as
-    in a notebook."""
-    programs = '\n'.join(
-        f'{textwrap.dedent(program)}print(np.allclose(found, right, rtol=1e-4))'
-        for program in REPRODUCED
-    )
-    begin = """
-        import jax, jax.numpy as jnp, numpy as np
-        from jepa_text.running import xla_flags
-    """
-    done = run(textwrap.dedent(begin) + 'xla_flags.apply()' * apply + programs)
-    return [word == 'True' for word in done.stdout.split()]
-
-
 @pytest.mark.slow
 def test_known_wrong_sums_are_right_with_the_flag():
-    assert reproduce(apply=True) == [True, True]
-
-
-@pytest.mark.slow
-@only_where_known
-def test_known_wrong_sums_are_wrong_without_the_flag():
-    # A jaxlib without the bug must be removed from the table.
-    assert not all(reproduce(apply=False))
+    run(REPRODUCED)
 
 
 def test_flags_are_added_only_if_known_and_not_set_by_the_user():
@@ -150,7 +120,7 @@ def test_this_machine_passes():
 
 
 @pytest.mark.parametrize('place', [0, -1], ids=['output', 'gradient'])
-@pytest.mark.parametrize('factor', [1.0, 1.05, np.nan])
+@pytest.mark.parametrize('factor', [1.05, np.nan])
 def test_each_wrong_program_is_detected(monkeypatch, factor, place):
     right = self_test.on_devices
 
@@ -161,8 +131,7 @@ def test_each_wrong_program_is_detected(monkeypatch, factor, place):
 
     monkeypatch.setattr(self_test, 'on_devices', wrong)
     shares = self_test.deviations.__wrapped__(tuple(jax.local_devices()))
-    passed = [off <= 1 for off in shares.values()]
-    assert all(passed) if factor == 1 else not any(passed), shares
+    assert not any(off <= 1 for off in shares.values()), shares
 
 
 def test_one_wrong_device_of_several_is_detected(monkeypatch):
@@ -176,19 +145,12 @@ def test_one_wrong_device_of_several_is_detected(monkeypatch):
     assert self_test._deviation(each, lambda _, x: x, [right]) == 0.5
 
 
-@pytest.fixture
-def broken(monkeypatch):
-    """Makes cumulative sums slightly wrong, as a compiler bug would."""
-    sound = jnp.cumsum
-    monkeypatch.setattr(jnp, 'cumsum', lambda x, axis: sound(x, axis) * 1.001)
-    self_test.deviations.cache_clear()
-    yield
-    self_test.deviations.cache_clear()
-
-
 @pytest.mark.slow
-def test_training_raises_on_a_machine_with_wrong_results(broken, tmp_path):
-    folder = tmp_path / 'run'
+def test_training_raises_on_a_machine_with_wrong_results(monkeypatch, tmp_path):
+    """Cumulative sums are slightly wrong, as by a compiler bug."""
+    sound, folder = jnp.cumsum, tmp_path / 'run'
+    monkeypatch.setattr(jnp, 'cumsum', lambda x, axis: sound(x, axis) * 1.001)
+    monkeypatch.setattr(self_test, 'deviations', self_test.deviations.__wrapped__)
     with pytest.raises(
         RuntimeError, match='wrong results: 1 of .* differ from numpy.*: cumulative sums'
     ):

@@ -8,6 +8,7 @@ import children
 import orbax.checkpoint as ocp
 import pytest
 import tiny
+from test_damaged import CHANGES
 
 from jepa_text.parallel import exits
 
@@ -15,13 +16,7 @@ ASKED = SimpleNamespace(requested=True)
 
 
 def config(folder):
-    return tiny.config(
-        folder,
-        steps=4,
-        phases=(dict(objective=dict(name='mlm')),),
-        checkpoint=dict(every_steps=1, keep=2),
-        evaluate=dict(every_steps=0, rate=0.15, max_rows=16),
-    )
+    return tiny.config(folder, **CHANGES | dict(checkpoint=dict(every_steps=1, keep=2)))
 
 
 @pytest.mark.slow
@@ -56,4 +51,5 @@ def test_the_watchdog_starts_before_anything_that_can_block(tmp_path):
     hanging = config(tmp_path) | {'watchdog': {'seconds': 0.2, 'pause_seconds': 0.2}}
     given = json.dumps(hanging)
     done = children.run('-c', HANGS, given, cwd=tmp_path, code=exits.HUNG)
+    assert 'no progress for 0.2 s (watchdog)' in done.stderr
     assert 'in wait' in done.stderr

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from test_checkpoint import _abstract, _save, _state
+from test_checkpoint import _assert_same, _restored, _save, _state
 
 from jepa_text.running import checkpoint, restore, value_checksums
 
@@ -58,34 +58,6 @@ def test_random_keys():
     assert of(keys) == of(jax.random.key_data(keys)) != of(jax.random.key(0))
 
 
-def value_damage(rng, array):
-    """(what was done, a damaged copy) of float32 values: plausible, and hard to see."""
-    damaged = array.copy()
-    words, flat = damaged.reshape(-1).view(np.uint32), damaged.reshape(-1)
-    i, j = rng.choice(len(flat), 2, replace=False)
-    bit = np.uint32(1 << int(rng.integers(32)))
-    what = rng.choice(['flip', 'same flip twice', 'negated', 'swapped', 'shifted'])
-    if what in ('flip', 'same flip twice'):
-        words[i] ^= bit
-        words[j] ^= bit * (what != 'flip')
-    elif what == 'negated':
-        damaged *= -1
-    elif what == 'swapped':
-        flat[i], flat[j] = flat[j], flat[i]
-    else:
-        flat[:] = np.roll(flat, int(rng.integers(1, len(flat))))
-    return what, damaged
-
-
-def test_damaged_values_are_seen():
-    rng = np.random.default_rng(draws.seed())
-    array = rng.standard_normal((32, 16)).astype(np.float32)
-    whole = of(array)
-    for _ in range(300):
-        what, damaged = value_damage(rng, array)
-        assert of(damaged) != whole, what
-
-
 def file_damage(rng, path):
     """Damages a file; says how."""
     content = bytearray(path.read_bytes())
@@ -112,13 +84,10 @@ def test_no_damaged_file_changes_what_is_restored(tmp_path):
         what = file_damage(rng, path)
         verified = restore.newest_good(run)
         with checkpoint.Checkpointer(run) as store:
-            state, meta = store.restore(lambda step, _: _abstract(_state(step)))
+            state, meta = _restored(store)
         step = int(state.step)
         assert meta == {'cursor': step * 10}, what
         assert step == 1 or verified == (step, meta), what
-        for mine, right in zip(
-            jax.tree.leaves(state), jax.tree.leaves(_state(step)), strict=True
-        ):
-            assert np.asarray(mine).tobytes() == np.asarray(right).tobytes(), what
+        _assert_same(state, _state(step))
         restored.add(step)
     assert 1 in restored
