@@ -43,22 +43,6 @@ def test_float16_input_is_computed_in_float32(measure):
     assert type(measure(half_ND)) in (float, int)
 
 
-@pytest.mark.parametrize(
-    'measure',
-    [
-        geometry.effective_rank,
-        geometry.spectral_entropy,
-        geometry.stable_rank,
-        geometry.rank90,
-        geometry.participation_ratio,
-        neighbors.intrinsic_dimension,
-    ],
-    ids=lambda f: f.__name__,
-)
-def test_centered_measures_ignore_a_common_offset(measure):
-    assert measure(CLOUD_ND + 100) == pytest.approx(measure(CLOUD_ND), rel=1e-6)
-
-
 def test_uniformity_against_all_pairs_in_scipy():
     unit_ND = CLOUD_ND / np.linalg.norm(CLOUD_ND, axis=1, keepdims=True)
     pairs = -2 * distance.pdist(unit_ND, 'sqeuclidean')
@@ -144,14 +128,9 @@ CLOSED = {
     'orthonormal': (
         np.linalg.qr(RNG.normal(size=(16, 16)))[0],
         dict(rankme=16, anisotropy=1 / 16, mean_cosine=0, uniformity=-4)
-        | dict(effective_rank=15, stable_rank=15, rank90=14)
+        | dict(effective_rank=15, stable_rank=15, rank90=14, participation_ratio=15)
         | dict(spectral_entropy=math.log(15) / math.log(16)),
     ),
-    'ten equal shares': (
-        np.concatenate([np.eye(10), -np.eye(10)]),
-        dict(rank90=9, spectral_entropy=1),
-    ),
-    'opposite': ([[2.0, 0.0], [-5.0, 0.0]], dict(uniformity=-8)),
     'a line': (
         np.outer(RNG.normal(size=50), RNG.normal(size=9)),
         dict(effective_rank=1, rankme=1, stable_rank=1, rank90=1, anisotropy=1)
@@ -184,15 +163,6 @@ def test_equal_rows_have_the_stated_values(rows, value):
     result = {name: measure(rows_ND) for name, measure in geometry.METRICS.items()}
     ones = dict.fromkeys(('mean_cosine', 'rankme', 'anisotropy'), 1)
     assert result == pytest.approx(dict.fromkeys(result, 0) | ones, abs=1e-12)
-
-
-def test_the_summary_equals_the_single_measures():
-    result = geometry.summary(CLOUD_ND)
-    assert list(result) == list(geometry.METRICS)
-    for name, measure in geometry.METRICS.items():
-        assert result[name] == pytest.approx(measure(CLOUD_ND), rel=1e-12)
-        assert measure.__name__ == name
-    assert geometry.summary(CLOUD_ND, {'mine': len}) == {'mine': 200}
 
 
 @pytest.mark.parametrize('count', [2, 3, 11, 12])
@@ -229,13 +199,6 @@ def test_pairs_must_match():
 
 def gaussian(rows, width):
     return np.random.default_rng(0).normal(size=(rows, width))
-
-
-def test_two_nn_on_manifolds_of_known_dimension():
-    assert neighbors.intrinsic_dimension(gaussian(2000, 5)) == pytest.approx(5, rel=0.08)
-    sphere_ND = gaussian(2000, 4)
-    sphere_ND /= np.linalg.norm(sphere_ND, axis=1, keepdims=True)
-    assert neighbors.intrinsic_dimension(sphere_ND) == pytest.approx(3, rel=0.08)
 
 
 def test_two_nn_ignores_duplicate_rows():
@@ -286,8 +249,6 @@ def test_classes_without_pairs_give_nan():
     assert math.isnan(class_geometry.distance_ratio(CLOUD_ND, np.zeros(200)))
     assert math.isnan(class_geometry.intra_distance(CLOUD_ND, np.arange(200)))
     assert math.isnan(class_geometry.class_alignment(CLOUD_ND, np.arange(200)))
-    apart = class_geometry.inter_distance([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], [*'abc'])
-    assert apart == pytest.approx((2 * 2**0.5 + 2) / 3)
 
 
 def test_labels_are_required_and_must_match():

@@ -218,14 +218,9 @@ def test_holm_rejects_step_by_step_as_published():
             rejected[index] = True
         np.testing.assert_array_equal(statistics.holm(p_T) <= level, rejected)
     assert rejected.any() and not rejected.all()
-
-
-def test_corrected_p_values_keep_their_order_and_never_shrink():
-    p_T = np.array([0.2, 0.01, 0.01, 1.0, 0.0])
-    adjusted_T = statistics.holm(p_T)
-    assert np.all(adjusted_T >= p_T) and np.all(adjusted_T <= 1)
-    assert np.all(np.diff(adjusted_T[np.argsort(p_T)]) >= 0)
-    assert statistics.holm([0.03]).tolist() == [0.03] and statistics.holm([]).size == 0
+    adjusted = statistics.holm([0.2, 0.01, 0.01, 1.0, 0.0])
+    assert adjusted == pytest.approx([0.4, 0.04, 0.04, 1, 0])
+    assert statistics.holm([]).size == 0
 
 
 @pytest.mark.parametrize(
