@@ -48,11 +48,8 @@ def test_an_evaluation_is_compared_with_its_controls(tmp_path, capsys):
     )
     capsys.readouterr()
     against.main(tmp_path / 'out')
-    rows = dict(
-        re.findall(
-            r'\| sea .*?\| (toy, untrained|TF-IDF) \| (.*)', capsys.readouterr().out
-        )
-    )
+    said = capsys.readouterr().out
+    rows = dict(re.findall(r'\| sea .*?\| (toy, untrained|TF-IDF) \| (.*)', said))
     chosen = {one.model: one for one in against.read(tmp_path / 'out')['sea']}
     model, other = chosen['toy'], chosen['toy, untrained']
     result = statistics.over_seeds(*statistics.paired(model.values(), other.values()))

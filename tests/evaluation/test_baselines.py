@@ -1,13 +1,11 @@
 """Predictions of controls and their results, by hand-computed values."""
 
 import math
-import types
 from collections import Counter
 from unittest import mock
 
 import numpy as np
 import pytest
-from member_lines import CONFIG
 from scipy import stats
 from sklearn import linear_model, model_selection, pipeline
 from sklearn.feature_extraction import text
@@ -17,9 +15,7 @@ from jepa_text.evaluation import controls, representation
 from jepa_text.evaluation.controls import baselines, words
 from jepa_text.evaluation.controls import features as word_features
 from jepa_text.evaluation.controls import ranking as word_ranking
-from jepa_text.evaluation.results import result_files
 from jepa_text.evaluation.sets.task import Examples, Task
-from jepa_text.evaluation.tasks import bundled
 
 
 def task(kind, train, validation=None, test=None, metric='accuracy'):
@@ -141,26 +137,6 @@ def test_the_sentence_with_most_shared_words_answers_a_question():
     assert baselines.measure(made, 'test', never.test).standard['f1'] == 0.5
 
 
-def test_members_can_be_written_and_read(tmp_path):
-    model = types.SimpleNamespace(name='runs/x', **vars(Model()), row=Model().row)
-    made = task('labels', labeled(0), labeled(1), labeled(2))
-    settings = {k: v for k, v in CONFIG.items() if k not in ('width', 'how')}
-    names = baselines.names(made)
-    for given in baselines.members(made, settings, names, model):
-        result_files.write(tmp_path, *given)
-    lines, damaged = result_files.read(tmp_path)
-    by_name = {line['control']: line for line in lines}
-    assert not damaged and len(lines) == 3
-    assert set(by_name) == {controls.LARGEST, controls.TF_IDF, controls.BAG}
-    for line in lines:
-        assert {'scikit-learn', 'scipy', 'numpy'} <= set(line['versions'])
-    assert by_name[controls.BAG]['model'] == 'runs/mlm, bag of embeddings'
-    assert by_name[controls.TF_IDF]['test']['standard']['accuracy'] == 1.0
-    values, answers = result_files.read_side(tmp_path, by_name[controls.TF_IDF])
-    assert answers == made.test.target.tolist() and values['accuracy'].all()
-    assert by_name[controls.TF_IDF]['chosen']['words'] == 2
-
-
 def test_tasks_without_controls_or_words():
     assert baselines.names(task('texts', (['a'], None, None))) == ()
     with pytest.raises(ValueError, match='no text contains a word'):
@@ -198,7 +174,6 @@ def zipf(seed):
     return Examples(texts, None, np.array(labels))
 
 
-BUNDLED = bundled.make()
 COMMON = [f'c{n}' for n in range(1500)]
 
 
@@ -207,12 +182,8 @@ COMMON = [f'c{n}' for n in range(1500)]
     [
         pytest.param(zipf(0), zipf(1), marks=pytest.mark.slow),
         (Examples(*labeled(0)), Examples(*labeled(1))),
-        pytest.param(
-            *(part.draw(400, 0) for part in (BUNDLED.train, BUNDLED.test)),
-            marks=pytest.mark.slow,
-        ),
     ],
-    ids=['rare words', 'order of words', 'bundled'],
+    ids=['rare words', 'order of words'],
 )
 def test_the_tf_idf_of_all_commands_is_as_good_as_scikit_learns(monkeypatch, train, test):
     words_of = {'tokenizer': words.words, 'token_pattern': None}

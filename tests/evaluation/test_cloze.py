@@ -106,10 +106,8 @@ def test_rows_without_a_token_are_no_candidates():
 def test_ties_do_not_count_as_correct():
     """A constant head gets no candidate right by its order."""
     rows = hidden(candidates=list(PLACES))
-    given = [
-        cloze.Question('The ', ' is.', PLACES, PLACES.index(row['answer']))
-        for row in rows
-    ]
+    right = [PLACES.index(row['answer']) for row in rows]
+    given = [cloze.Question('The ', ' is.', PLACES, place) for place in right]
     assert {one.rank for one in cloze.Scorer(model(scale=0.0)).predict(given)} == {4}
 
 
@@ -159,7 +157,6 @@ def test_unknown_words_raise(tmp_path):
 @pytest.mark.parametrize(
     ('made', 'words'),
     [
-        ('mlm', ''),
         ('clm', 'run at step 2 was not trained to predict'),
         ('headless', 'run has no LM head, so it cannot fill masks'),
         ('llama', 'llama was not trained to predict masked tokens'),
@@ -176,12 +173,9 @@ def test_models_that_cannot_fill_masks_raise_before_training(tmp_path, made, wor
         train.train(tiny.config(tmp_path, steps=2, phases=phases), model)
     path = examined.jsonl(tmp_path / 'a.jsonl', hidden(candidates=list(PLACES)))
     asked = dict(models=(model,), tasks=(dict(name='cloze', path=path),))
-    if words:
-        with pytest.raises(ValueError, match=words):
-            evaluate.evaluate(asked, tmp_path / 'out')
-        assert not (tmp_path / 'out').exists()
-    else:
-        assert len(evaluate.evaluate(asked, tmp_path / 'out')['lines']) == 2
+    with pytest.raises(ValueError, match=words):
+        evaluate.evaluate(asked, tmp_path / 'out')
+    assert not (tmp_path / 'out').exists()
 
 
 @pytest.mark.parametrize(
@@ -201,10 +195,9 @@ def test_models_that_cannot_fill_masks_raise_before_training(tmp_path, made, wor
 def test_invalid_rows_raise(tmp_path, row, what):
     rows = hidden(candidates=list(PLACES))
     rows[2] |= row
+    path = examined.jsonl(tmp_path / 'a.jsonl', rows)
     with pytest.raises(ValueError, match=what):
-        examiner.task_of(
-            dict(name='cloze', path=examined.jsonl(tmp_path / 'a.jsonl', rows))
-        )
+        examiner.task_of(dict(name='cloze', path=path))
 
 
 def test_candidates_are_read_from_table_cells(tmp_path):
@@ -219,10 +212,7 @@ def test_candidates_are_read_from_table_cells(tmp_path):
 @pytest.mark.parametrize(
     ('row', 'what'),
     [
-        (
-            ('The ', ' is.', ('congressman',), True),
-            'without candidates an answer must be',
-        ),
+        (('The ', ' is.', ('congressman',), True), 'without candidates an answer must'),
         (('The wh', 'le.', ('a', 'o')), "no separate tokens for 'a': they contain adjac"),
         (('The ', '.', ('sea', ' sea')), "has the same tokens for ' sea' and 'sea'"),
     ],
@@ -291,9 +281,8 @@ def test_open_questions_equal_transformers(theirs):
 @pytest.mark.peer
 def test_multi_token_candidates_equal_transformers(theirs):
     torch, other, tokenizer, ours = theirs
-    (predicted,) = cloze.Scorer(ours).predict(
-        [cloze.Question('The ', ' is gone.', WORDS, 1)]
-    )
+    asked = [cloze.Question('The ', ' is gone.', WORDS, 1)]
+    (predicted,) = cloze.Scorer(ours).predict(asked)
     values = []
     for word in WORDS:
         ids = tokenizer(f' {word}')['input_ids']

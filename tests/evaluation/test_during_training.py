@@ -31,12 +31,11 @@ def test_probes_are_logged_and_do_not_change_training(tmp_path):
     other = train.train(without, tmp_path / 'without', during_training.EVALUATIONS)
     assert tiny.fingerprint(one) == tiny.fingerprint(other)
     rows = list(metrics.read(tmp_path / 'with'))
-    found = {
-        r['step']: r['probe/sea/accuracy'] for r in rows if 'probe/sea/accuracy' in r
-    }
+    key = 'probe/sea/accuracy'
+    found = {row['step']: row[key] for row in rows if key in row}
     assert sorted(found) == [0, 2, 4]
     assert all(0 <= value <= 1 for value in found.values())
-    assert not any('probe/sea/accuracy' in r for r in metrics.read(tmp_path / 'without'))
+    assert not any(key in row for row in metrics.read(tmp_path / 'without'))
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import dataclasses
 import json
 import os
 import re
-import types
+import shutil
 from pathlib import Path
 
 import children
@@ -24,7 +24,7 @@ from jepa_text.evaluation.controls import BAG
 from jepa_text.evaluation.results import result_files, summary
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.pretrained import load, saved
-from jepa_text.settings import config_file, schema
+from jepa_text.settings import config_file
 
 FAST = dict(steps=4, batch_size=8)
 
@@ -100,20 +100,16 @@ def test_the_rate_is_selected_on_validation_and_files_are_written(place, done):
 @pytest.mark.slow
 def test_missing_and_damaged_lines_are_recomputed(place, done):
     folder = place / 'out' / 'results'
-    first, second, *_ = sorted(folder.glob('*.json'))
+    first, second, *others = sorted(folder.glob('*.json'))
     first.unlink()
     second.write_text(second.read_text().replace('"seed": 1', '"seed": 7'))
+    before = [path.stat().st_mtime_ns for path in others]
     again = evaluate.evaluate(config(place), place / 'out')
     assert told(again['lines']) == told(done['lines'])
-
-
-@pytest.mark.slow
-def test_more_seeds_keep_existing_results(place, done):
-    before = {p.name: p.stat().st_mtime_ns for p in (place / 'out/results').iterdir()}
+    # More seeds keep what is there.
     more = evaluate.evaluate(config(place, seeds=3), place / 'out')
     assert len(more['lines']) == 6
-    after = {p.name: p.stat().st_mtime_ns for p in (place / 'out/results').iterdir()}
-    assert {name: after[name] for name in before} == before
+    assert [path.stat().st_mtime_ns for path in others] == before
 
 
 @pytest.mark.slow
@@ -128,11 +124,8 @@ def test_further_seeds_are_trained_at_the_rate_that_the_first_ones_chose(place, 
         if choice.first.get('control') not in (None, 'untrained'):
             continue
         own = [x for x in found['lines'] if Path(x['model']).name == choice.model]
-        at = {
-            seed: {x['learning_rate'] for x in own if x['seed'] == seed}
-            for seed in (0, 1, 2)
-        }
-        assert at == {0: {1e-3, 3e-3}, 1: {choice.rate}, 2: {choice.rate}}
+        at = {(x['seed'], x['learning_rate']) for x in own}
+        assert at == {(0, 1e-3), (0, 3e-3), (1, choice.rate), (2, choice.rate)}
         first = {x['learning_rate']: x for x in own if x['seed'] == 0}
         best = max(first.values(), key=lambda x: x['validation']['standard']['accuracy'])
         assert choice.rate == best['learning_rate'] and len(choice.members) == 3
@@ -187,13 +180,13 @@ def test_controls_are_evaluated_with_the_models(place):
         'TF-IDF': 'TF-IDF',
         'largest class': 'largest class',
     }
+    fitted = [line for line in found['lines'] if line['model'] == 'TF-IDF']
+    assert 'scikit-learn' in fitted[0]['versions'] and fitted[0]['chosen']['words']
     # TF-IDF contains the word that determines the class.
     values = {line['model']: line['test']['standard'] for line in found['lines']}
     assert values['TF-IDF']['accuracy'] > 0.9 > values['largest class']['accuracy']
     page = (place / 'controls' / 'evaluation.html').read_text()
     assert 'untrained' in page and str(place) not in page
-    again = evaluate.evaluate(asked, place / 'controls')
-    assert again['lines'] == found['lines']
 
 
 @pytest.mark.parametrize('length', [16, 64])
@@ -240,30 +233,20 @@ def test_models_that_cannot_be_examined_raise_before_training(place, model, word
     assert not (place / 'no-model').exists()
 
 
-@pytest.mark.parametrize(
-    ('refusal', 'words'),
-    [
-        ('RepositoryNotFoundError', 'hf:lab/misspelt does not exist'),
-        (
-            'LocalEntryNotFoundError',
-            'misspelt is neither a local folder nor in the local',
-        ),
-    ],
-)
-def test_a_model_missing_on_the_hub_raises_before_training(
-    place, monkeypatch, refusal, words
-):
+def test_a_model_missing_on_the_hub_raises_before_training(place, monkeypatch):
     asked = []
 
     def refuse(name, **options):
         asked.append(options['allow_patterns'])
-        kind = getattr(hub.errors, refusal)
+        kind = hub.errors.RepositoryNotFoundError
         raise kind.__new__(kind)
 
     monkeypatch.setattr(hub, 'snapshot_download', refuse)
     none = config(place, models=(str(place / 'toy'), 'hf:lab/misspelt'))
     for dry_run in (True, False):
-        with pytest.raises((FileNotFoundError, PermissionError), match=words):
+        with pytest.raises(
+            (FileNotFoundError, PermissionError), match='misspelt does no'
+        ):
             evaluate.evaluate(none, place / 'no-model', dry_run)
     assert not (place / 'no-model').exists()
     # A dry run downloads no weights.
@@ -276,8 +259,6 @@ def test_tasks_that_cannot_be_learned_raise_before_training(place):
     both = [*config(place)['tasks'], dict(name='own', path=path)]
     with pytest.raises(ValueError, match="training examples have the class 'same'"):
         evaluate.evaluate(config(place, tasks=both), place / 'same')
-    with pytest.raises(ValueError, match='2 tasks have only 1 different names'):
-        evaluate.evaluate(config(place, tasks=both[:1] * 2), place / 'same')
     assert not (place / 'same' / 'results').exists()
 
 
@@ -302,14 +283,6 @@ def test_failed_members_are_reported_and_others_are_written(place, monkeypatch):
     assert record['task'] == 'sea'
 
 
-def test_the_kind_of_a_file_on_the_command_line_is_inferred():
-    made = config_file.read('evaluate:models=a,tasks=b.conll,c@d')
-    assert made['tasks'] == [
-        {'name': 'own', 'path': 'b.conll'},
-        {'name': 'c', 'path': 'd'},
-    ]
-
-
 def test_small_holds_for_one_model_too():
     get_config = config_file.shared('finetune').get_config
     assert get_config(task='b.conll', size='toy').finetuning.steps == 50
@@ -318,12 +291,6 @@ def test_small_holds_for_one_model_too():
 
 def examination(task, **options):
     return finetune.Examination(examined.model(), task, settings.Finetuning(**options))
-
-
-def asked(question, answers):
-    """A task of one question on one context, with these answers in turn."""
-    whole = tasks.Examples([question] * 4, ['a whale'] * 4, answers)
-    return tasks.Task('asked', 'spans', 'f1', whole, whole, validation=whole)
 
 
 def test_truncated_texts_and_unseen_classes_warn():
@@ -357,15 +324,11 @@ def test_metrics_that_a_task_lacks_raise_before_training():
         examination(task)
 
 
-def test_a_question_that_does_not_fit_a_row_raises():
-    task = asked('why ' * 40, [[(2, 'whale')]] * 4)
-    with pytest.raises(ValueError, match="asked, train: question 0 has .* with 'why why"):
-        examination(task, max_length=16)
-
-
 @pytest.mark.parametrize(('last', 'unanswerable'), [([], True), ([(2, 'whale')], False)])
 def test_no_answer_is_allowed_only_in_sets_that_have_such_questions(last, unanswerable):
-    task = asked('why', [[(2, 'whale')]] * 3 + [last])
+    given = ['why'] * 4, ['a whale'] * 4, [[(2, 'whale')]] * 3 + [last]
+    whole = tasks.Examples(*given)
+    task = tasks.Task('asked', 'spans', 'f1', whole, whole, validation=whole)
     assert finetune.kind_of(task, settings.Finetuning()).unanswerable == unanswerable
 
 
@@ -436,8 +399,9 @@ evaluate.evaluate({config(place, engine=dict(jobs=2))!r}, {str(place / 'jobs')!r
     assert not damaged
 
 
-def test_groups_that_fail_in_other_processes_are_reported(place, monkeypatch):
-    """One raises, and the process of the others is killed."""
+@pytest.mark.slow
+def test_groups_that_fail_in_other_processes_are_reported(place, done, monkeypatch):
+    """One raises, and the process of two is killed, which has written one of them."""
 
     @contextlib.contextmanager
     def opened(options, folder):
@@ -446,6 +410,9 @@ def test_groups_that_fail_in_other_processes_are_reported(place, monkeypatch):
         def run(tasks):
             raising, killed = tasks
             (item, _) = raising.arguments[-1]
+            (folder / 'results').mkdir()
+            for path in (place / 'out' / 'results').glob('*.lr0.001.seed1.*'):
+                shutil.copy(path, folder / 'results')
             return {
                 raising.name: engine.Outcome({item: 'OSError: the disk went away'}),
                 killed.name: engine.Outcome(error=RuntimeError('SIGKILL')),
@@ -455,28 +422,10 @@ def test_groups_that_fail_in_other_processes_are_reported(place, monkeypatch):
 
     monkeypatch.setattr(engine, 'opened', opened)
     given = config(place, engine=dict(jobs=2))
-    with pytest.raises(RuntimeError, match='3 of 4 groups .* OSError: the disk went'):
+    with pytest.raises(RuntimeError, match='2 of 4 groups .* OSError: the disk went'):
         evaluate.evaluate(given, place / 'fails-apart')
     text = (place / 'fails-apart' / 'evaluation.html').read_text()
     assert 'SIGKILL' in text
-
-
-def test_groups_that_a_killed_process_wrote_did_not_fail(place, monkeypatch):
-    given = schema.read(settings.Config, config(place, engine=dict(jobs=2)))
-    groups = [
-        types.SimpleNamespace(task='t', model='m', item=item, keys={item})
-        for item in 'ab'
-    ]
-    done = set()
-
-    def run(tasks):
-        done.add('a')
-        return {one.name: engine.Outcome(error=RuntimeError('SIGKILL')) for one in tasks}
-
-    monkeypatch.setattr(evaluate, '_done', lambda folder: set(done))
-    monkeypatch.setattr(evaluate.grouping, 'unique', list)
-    failed = evaluate._work(given, place / 'killed', {'t': None}, groups, {}, run)
-    assert failed == {'b': 'SIGKILL'}
 
 
 @pytest.mark.slow
@@ -494,5 +443,3 @@ def test_a_model_at_an_address_is_examined_as_a_local_one(place, done, monkeypat
     tuned = dict(model='memory://shelf/toy', task=given['tasks'][0], finetuning=FAST)
     finetune_command.finetune(tuned, str(place / 'tuned'))
     assert load.load(str(place / 'tuned')).predict(['the old whale'])
-    with pytest.raises(FileExistsError, match='contains a fine-tuned model'):
-        finetune_command.finetune(tuned, str(place / 'tuned'))

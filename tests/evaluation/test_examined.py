@@ -192,15 +192,6 @@ def test_the_interval_over_texts_is_of_the_value_beside_it(tmp_path):
         assert found.value == pytest.approx(beside.value)
 
 
-def test_means_by_rate_leave_out_members_without_a_value():
-    given = examined()
-    given['lines'][0].update(outcome(None, None, 'not finite'))
-    runs = page._by_rate(given['lines'], given['chosen'])
-    assert list(runs) == list(MODELS) and list(runs['mlm']) == list(RATES)
-    values = [line['test']['standard']['accuracy'] for line in given['lines'][1:5]]
-    assert runs['mlm'][RATES[0]].value == pytest.approx(np.mean(values))
-
-
 def test_the_summary_of_one_seed_is_valid_json(tmp_path):
     summary.write(tmp_path, summary.rows(examined(seeds=1)['chosen']))
     text = (tmp_path / 'summary.json').read_text()

@@ -197,19 +197,15 @@ def test_layers_are_unrolled_on_cpus_and_stacked_again(rows):
     lowered = made.program(1, None, None).lower(state, np.zeros(1, np.float32), batch)
     assert 'stablehlo.while' not in lowered.as_text()
     ((_, params, _),) = made.train(rows, MEMBERS[:1])
-    shapes = [
-        jax.tree.map(jnp.shape, tree['encoder'])
-        for tree in (params, examined.model().params)
-    ]
-    assert shapes[0] == shapes[1]
+    both = params['encoder'], examined.model().params['encoder']
+    assert jax.tree.map(jnp.shape, both[0]) == jax.tree.map(jnp.shape, both[1])
 
 
 def test_a_modernbert_of_one_layer_has_none_to_unroll(tmp_path):
     model, _ = imported(tmp_path, 'modernbert_one_layer')
     made = grid.Grid(model, KIND, Finetuning(steps=1))
-    assert jax.tree.structure(made.encoder_params) == jax.tree.structure(
-        model.params['encoder']
-    )
+    both = made.encoder_params, model.params['encoder']
+    assert jax.tree.structure(both[0]) == jax.tree.structure(both[1])
 
 
 @pytest.mark.slow

@@ -2,14 +2,12 @@
 
 import json
 import textwrap
-from pathlib import Path
 
 import hub_server
 import pyarrow
 import pytest
 from pyarrow import parquet
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = """
     import json
     from jepa_text.evaluation import tasks
@@ -74,33 +72,20 @@ SECTIONS = {
 }
 
 
-@pytest.fixture(scope='module')
-def made(tmp_path_factory):
-    """{name: task of a section}, all from one process."""
-    top, cache = tmp_path_factory.mktemp('hub'), tmp_path_factory.mktemp('cache')
-    fill(top)
+@pytest.mark.slow
+def test_sets_are_read_by_name_with_their_commits(tmp_path):
+    fill(tmp_path / 'hub')
     program = textwrap.dedent(PROGRAM)
     program += f'print(json.dumps({{k: shown(s) for k, s in {SECTIONS!r}.items()}}))'
-    with hub_server.serving(top) as (address, _):
-        return hub_server.run_program(program, address, cache)
-
-
-@pytest.mark.slow
-def test_glue_by_name(made):
+    with hub_server.serving(tmp_path / 'hub') as (address, _):
+        made = hub_server.run_program(program, address, tmp_path / 'cache')
     commit = hub_server.commit('nyu-mll/glue', 'main')
     assert made['mnli'] == [commit, [8, None, 5], ['p0', 'entailment']]
     assert made['mismatched'][1] == [8, None, 6]
-
-
-@pytest.mark.slow
-def test_squad_by_name_and_by_path(made):
     commit = hub_server.commit('rajpurkar/squad', 'main')
     assert made['squad'] == [commit, [6, None, 6], ['Where?', "[(9, 'Oslo')]"]]
     assert made['own'] == made['squad']
-
-
-@pytest.mark.slow
-def test_a_set_of_several_repositories_records_all_commits(made):
+    # A set of several repositories has all of their commits.
     parts = ('BeIR/nq', 'BeIR/nq-qrels', 'hgissbkh/msmarco-pairs')
     commits = ' '.join(hub_server.commit(name, 'main') for name in parts)
     assert made['nq'] == [commits, [6, 7], [3, 3]]

@@ -50,14 +50,6 @@ def test_binary_f1_is_that_of_the_second_class(pairs):
     assert swapped == pytest.approx(expected)
 
 
-def test_a_single_class():
-    found = answers.classes(['0', '0'], ['0', '0'], ['0', '1']).standard
-    assert found == {'accuracy': 1, 'macro_f1': 1, 'mcc': 0, 'f1': 0}
-    never = answers.classes(['1', '1', '0'], ['0', '0', '0'], ['0', '1']).standard
-    assert never['mcc'] == never['f1'] == 0
-    assert never['macro_f1'] == pytest.approx((0.5 + 0) / 2)
-
-
 # Few numbers, so that there are ties.
 NUMBERS = st.lists(
     st.tuples(st.integers(0, 5), st.integers(-3, 3)), min_size=2, max_size=30
@@ -171,29 +163,15 @@ def test_intervals_of_sentences_are_those_of_the_accuracy_per_word():
     assert found.standard == {'token_accuracy': pytest.approx(one.value)}
 
 
-def test_the_papers_examples():
-    outside = ['O'] * 5
-    assert tags.measure([outside], [outside]).paper == {'sentence_macro_f1': 1}
-    # A split without a tag of a task whose tags are no entities.
+def test_a_split_without_a_tag_of_a_task_whose_tags_are_no_entities():
     found = tags.measure([['O', 'O']], [['O', 'TERM']], ['O', 'TERM'])
     assert found.standard == {'token_accuracy': 0.5}
-    missed = tags.measure([['O', 'O', 'B-PER', 'O', 'O']], [outside])
-    assert missed.paper['sentence_macro_f1'] == pytest.approx(0.444, abs=5e-4)
-    # It is no entity F1: it is far above 0 if no entity is found.
-    assert missed.standard['entity_f1'] == 0
-    both = tags.measure([outside, ['O', 'O', 'B-PER', 'O', 'O']], [outside, outside])
-    assert both.paper['sentence_macro_f1'] == pytest.approx((1 + 4 / 9) / 2)
 
 
 # Answers drawn from awkward words, and what the script of SQuAD 2.0 says of them, in the
 # version of transformers 4.57 (squad_metrics.squad_evaluate).
 SQUAD = json.loads(Path(__file__).with_name('squad_cases.json').read_text())
-NAMES = {
-    'exact': 'em',
-    'f1': 'f1',
-    'NoAns_exact': 'no_answer_em',
-    'NoAns_f1': 'no_answer_f1',
-}
+NAMES = dict(exact='em', f1='f1', NoAns_exact='no_answer_em', NoAns_f1='no_answer_f1')
 POSITIONS = st.sets(st.integers(0, 9), max_size=6)
 
 
@@ -220,17 +198,6 @@ def test_the_papers_f1_equals_that_of_token_labels(gold, said):
     expected = metrics.f1_score(*marked, zero_division=0)
     assert found.paper == {'token_f1': pytest.approx(expected)}
     assert found.per_instance['paper_token_f1'].tolist() == [found.paper['token_f1']]
-
-
-def test_never_answering_scores_the_share_of_unanswerable_questions():
-    """50.07 on SQuAD 2.0, where 5,945 of 11,873 questions have no answer."""
-    unanswerable, count = 5945, 11873
-    references = [[]] * unanswerable + [[(7, 'whale')]] * (count - unanswerable)
-    gold = [set()] * unanswerable + [{7, 8}] * (count - unanswerable)
-    found = spans.measure(references, [''] * count, positions=(gold, [set()] * count))
-    assert 100 * found.paper['token_f1'] == pytest.approx(50.07, abs=5e-3)
-    assert found.standard['f1'] == found.standard['em'] == found.paper['token_f1']
-    assert found.standard['no_answer_f1'] == 1 and found.standard['has_answer_f1'] == 0
 
 
 DOCUMENTS = [f'd{number}' for number in range(14)]
@@ -284,14 +251,6 @@ def test_rankings_follow_the_formulas(both):
     assert found.paper == {'ndcg@10': pytest.approx(np.mean(paper))}
 
 
-def test_the_papers_ndcg_is_one_for_three_of_twenty_on_top():
-    qrels = {'q': {f'r{number}': 1 for number in range(20)}}
-    run = {'q': {f'r{n}': 10.0 - n for n in range(3)} | {f'x{n}': -n for n in range(9)}}
-    found = ranking.measure(qrels, run)
-    assert found.paper == {'ndcg@10': pytest.approx(1.0)}
-    assert found.standard['ndcg@10'] == pytest.approx(0.469, abs=5e-4)
-
-
 def test_the_papers_ndcg_averages_ties():
     tied = ranking.measure({'q': {'a': 1}}, {'q': {'b': 0.5, 'a': 0.5}})
     assert tied.paper['ndcg@10'] == pytest.approx((1 + 1 / np.log2(3)) / 2)
@@ -313,9 +272,7 @@ def test_ties_are_broken_alike_by_all_metrics_and_in_the_order_of_trec_eval():
     assert ranking.measure({'q': {'d01': 1}}, run).paper['ndcg@10'] > 0
 
 
-@pytest.mark.parametrize(
-    'judged', [{'b': 1}, {'b': 1, 'q': 0}, {'b': 1, 'q': 1}, {'q': 1}]
-)
+@pytest.mark.parametrize('judged', [{'b': 1}, {'b': 1, 'q': 0}, {'q': 1}])
 def test_a_query_does_not_find_itself_unless_it_is_judged_relevant(judged):
     run = {'q': {'q': 3.0, 'b': 2.0, 'c': 1.0}}
     assert ranking.measure({'q': judged}, run).standard['mrr@10'] == 1
@@ -345,11 +302,7 @@ NAN, INF = np.nan, np.inf
         ('labels', (['0'], ['0'], ''), 'must be unique and not empty'),
         ('scores', ([1.0, 2.0], [1.0]), '2 scores and 1 predictions'),
         ('scores', ([1.0, 2.0, 3.0], [1.0, NAN, INF]), '2 of 3 .* is nan at instance 1'),
-        (
-            'scores',
-            ([1.0, -INF], [1.0, 2.0]),
-            'gold scores: 1 of 2 values are not finite',
-        ),
+        ('scores', ([1.0, -INF], [1.0, 2.0]), 'gold scores: 1 of 2 values are not'),
         ('scores', ([2.0, 2.0], [1.0, 2.0]), 'scores that are not all equal'),
         ('scores', ([2.0], [1.0]), 'scores that are not all equal'),
         ('tags', ([['O']], [['O'], ['O']]), '1 sentences and 2 predictions'),
@@ -359,18 +312,10 @@ NAN, INF = np.nan, np.inf
         ('tags', ([['I-X', 'O']], [['O', 'O']]), "'I-X' after 'O'.*B-X. Convert"),
         ('tags', ([['B-Y', 'I-X']], [['O', 'O']]), "'I-X' after 'B-Y'"),
         ('tags', ([['B-X', 'O']], [['NOUN', 'O']]), "predicted tag is 'NOUN'"),
-        (
-            'tags',
-            ([['O'], ['B-X', '0']], [['O'], ['O', 'O']]),
-            "1: word 2 has the tag '0'",
-        ),
+        ('tags', ([['O'], ['B-X', '0']], [['O'], ['O', 'O']]), '1: word 2 has the tag'),
         ('retrieval', ({}, {}), 'qrels are empty'),
         ('retrieval', ({'q': {'a': 1}}, {'x': {'a': 1.0}}), "1 queries .* such as 'x'"),
-        (
-            'retrieval',
-            ({'q': {'a': 1}}, {'q': {'a': NAN}}),
-            "scores of query 'q': 1 of 1",
-        ),
+        ('retrieval', ({'q': {'a': 1}}, {'q': {'a': NAN}}), "of query 'q': 1 of 1"),
         ('retrieval', ({'q': {'a': NAN}}, {}), "'a' is nan, but must be an integer"),
         ('retrieval', ({'q': {'a': 0.5}}, {'q': {}}), "'a' is 0.5, but must be an"),
         ('spans', ([['a']], []), '1 questions and 0 predictions'),

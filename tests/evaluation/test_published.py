@@ -31,6 +31,7 @@ def test_every_table_is_complete():
     sizes = [15] * 4 + [12] * 4 + [15] * 4 + [8] * 4
     for table, size in enumerate(sizes, 2):
         assert counts[str(table)] == 4 * size
+    assert len(published.rows(paper=FIRST, table=('2', '3'), model='1B')) == 40
     # 15 metrics of 30 models and tasks, without those that a task does not have.
     assert len(SUMMARY) == 30 * 15 - 3 * 2 * (1 + 2)
     metrics = set(selection.PAPER_METRICS.values())
@@ -61,14 +62,9 @@ def test_means_equal_those_of_their_tasks():
     ('wanted', 'value', 'interval'),
     [
         (('2', '210M', 'mlm', '42000', 0.5, 'sst2'), 91.61, 0.35),
-        (('3', '1B', 'clm', '42000', None, 'conll2003'), 91.93, 0.19),
-        (('4', '610M', 'mlm', '42000', 0.4, 'record'), 39.93, 5.26),
         (('5', '1B', 'mlm', '42000', 0.5, 'IR'), 81.97, 0.27),
-        (('6', '610M', 'clm', '2000', None, 'mnli'), 60.54, None),
         (('8', '610M', 'mlm', '1000', 0.4, 'squad_v2'), 50.07, None),
-        (('9', '610M', 'clm', '40000', None, 'IR'), 76.05, 0.59),
         (('12', '610M', 'clm+mlm', '21000+21000', 0.4, 'record'), 33.60, 11.35),
-        (('17', '610M', 'clm+mlm', '42000+22000', 0.4, 'IR'), 80.70, 0.26),
         (('15', '610M', 'mlm+mlm', '42000+2000', 0.4, 'conll2003'), 90.89, 1.10),
     ],
 )
@@ -87,10 +83,3 @@ def test_the_second_papers_main_values_and_its_mislabeled_row():
         table='logs, best epoch', task='qqp', metric='f1', objective='mlm'
     )
     assert row['value'] == pytest.approx(100 * log['value'])
-
-
-def test_rows_are_filtered_by_fields():
-    both = published.rows(paper=FIRST, table=('2', '3'), model='1B')
-    assert len(both) == 40 and {row['table'] for row in both} == {'2', '3'}
-    with pytest.raises(KeyError):
-        published.rows(tabel='2')

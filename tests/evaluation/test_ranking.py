@@ -56,10 +56,8 @@ def test_the_papers_corpus_has_judged_documents_only(tmp_path):
     assert task.corpus['d3'] == 'Document: Title 3. document number 3'
     assert task.queries['q4'] == 'Query: query number 4'
     # Documents that only occur in training pairs are not in the corpus.
-    assert task.pairs[1] == (
-        'Query: query number 1',
-        'Document: Title 11. document number 11',
-    )
+    assert task.pairs[1][0] == 'Query: query number 1'
+    assert task.pairs[1][1] == 'Document: Title 11. document number 11'
     msmarco = build('msmarco', path=str(tmp_path), protocol='paper')
     assert msmarco.corpus['d3'] == 'Document: document number 3'
 

@@ -97,11 +97,6 @@ def test_few_texts_are_reported_as_missing():
     assert not found and missing.keys() == set(NAMES)
 
 
-def test_unknown_names_raise():
-    with pytest.raises(ValueError, match="'word_ordre'. Did you mean 'word_order'"):
-        make([], names=('word_ordre',))
-
-
 def test_vectors_that_are_not_finite_score_nan(corpus):
     values = representation.run(Encoder(lambda _: [np.nan] * 3), corpus[:1])
     assert np.isnan(values['representation/word_order'])

@@ -23,12 +23,7 @@ def test_members_are_written_and_read(tmp_path):
 
 @pytest.mark.parametrize(
     'predictions',
-    [
-        [0.5, -1.0],
-        [['B-PER', 'O'], []],
-        ['', 'an answer'],
-        {'q1': {'d1': 0.5, 'd2': 1.5}, 'q2': {}},
-    ],
+    [[0.5, -1.0], [['B-PER', 'O'], []], ['', 'an answer'], {'q1': {'d1': 0.5}, 'q2': {}}],
 )
 def test_predictions_of_every_kind_are_written_and_read(tmp_path, predictions):
     result_files.write(tmp_path, CONFIG, outcome(), {'f1': np.ones(2)}, predictions)
@@ -59,9 +54,8 @@ def test_damaged_files_are_reported_and_others_are_read(tmp_path):
     (tmp_path / 'other.json').write_text('{"a": 1}\n')
     lines, damaged = result_files.read(tmp_path)
     assert [line['seed'] for line in lines] == [3]
-    assert set(damaged) == {p.name for p in (cut, edited, sideless, twin)} | {
-        'other.json'
-    }
+    other = tmp_path / 'other.json'
+    assert set(damaged) == {p.name for p in (cut, edited, sideless, twin, other)}
     assert 'not valid JSON' in damaged[cut.name] and 'edited' in damaged[edited.name]
     assert 'side file' in damaged[sideless.name]
     assert 'of the same member' in damaged[twin.name]
@@ -88,18 +82,9 @@ def test_the_side_file_is_written_before_the_line(tmp_path, monkeypatch):
     assert written == ['.parquet'] and result_files.read(tmp_path) == ([], {})
 
 
-def test_columns_of_different_lengths_raise(tmp_path):
-    sides = dict(per_instance={'accuracy': [1.0, 0.0]}, predictions=['a'])
-    with pytest.raises(ValueError, match='prediction expected length 2 but got length 1'):
-        result_files.write(tmp_path, CONFIG, outcome(), **sides)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_models_of_one_config_and_name_have_files_of_their_own(tmp_path):
     """Such as a run and its export: without their items, one would replace the other."""
-    configs = [
-        CONFIG | {'model': f'{folder}/mlm', 'item': f'trec={folder}'} for folder in 'ab'
-    ]
+    configs = [CONFIG | {'model': f'{x}/mlm', 'item': f'trec={x}'} for x in 'ab']
     for config in configs:
         result_files.write(tmp_path, config, outcome(), predictions=['a'])
     found, damaged = result_files.read(tmp_path)

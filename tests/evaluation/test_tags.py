@@ -88,7 +88,6 @@ def test_converted_entities_equal_conlleval(given):
     ]
 
 
-BMES = 'a B-X\nb M-X\nc E-X\nd S-Y\ne O\n'
 MEDICAL = 'a\tB-medical condition\nb\tI-medical condition\nc\tO\n'
 
 
@@ -99,7 +98,7 @@ MEDICAL = 'a\tB-medical condition\nb\tI-medical condition\nc\tO\n'
         ('a B-X\nb I-X\n', '', ['B-X', 'I-X']),
         ('a I-X\nb B-X\nc I-Y\nd I-X\n', 'iob1', ['B-X', 'B-X', 'B-Y', 'B-X']),
         ('a I-X\nb B-X\n', '', "line 1: word 1 has the tag 'I-X' after 'O'"),
-        (BMES, '', "line 1: word 2 has the tag 'M-X', but other tags .*'B-X'"),
+        ('a B-X\nb M-X\n', '', "line 1: word 2 has the tag 'M-X', but other .*'B-X'"),
         ('a B-X\nb 0\n', '', "line 1: word 2 has the tag '0', but other .*'B-X'.*be O"),
         ('a B-X\nb 0\n', 'iob2', "word 2 has the tag '0', but in the scheme 'iob2'"),
         ('a NN\nb VB\n', 'iob2', "'NN', but in .*leave scheme '' for tags without"),

@@ -41,15 +41,6 @@ def test_an_existing_validation_set_is_kept():
     assert tasks.with_validation(task) is task
 
 
-def test_questions_of_one_context_stay_on_one_side():
-    contexts = [f'context {n // 5}' for n in range(100)]
-    questions = [f'question {n}' for n in range(100)]
-    train = tasks.Examples(questions, contexts, [[(0, 'context')]] * 100)
-    made = tasks.with_validation(tasks.Task('t', 'spans', 'span_f1', train, train))
-    assert len(made.validation) == 5 and len(set(made.validation.second)) == 1
-    assert not set(made.validation.second) & set(made.train.second)
-
-
 def test_whitespace_does_not_make_another_text():
     texts = [f'the text{" " * (1 + n % 3)}{n // 3}' for n in range(60)]
     whole = tasks.examples(texts, None, ['a', 'b'] * 30)
@@ -73,17 +64,6 @@ def test_shared_texts_are_counted():
     words = tasks.Examples([['a', 'b'], ['c']], None, [['O', 'O'], ['O']])
     other = tasks.Examples([['a', 'b'], ['ab']], None, [['O', 'O'], ['O']])
     assert tasks.shared_texts(tasks.Task('t', 'tags', 'entity_f1', words, other)) == 1
-
-
-def test_shared_queries_are_counted():
-    task = retrieval.Retrieval(
-        'r',
-        {'1': 'who  is it', '2': 'why', '3': 'not asked'},
-        {'d': 'text'},
-        {'1': {'d': 1}, '2': {'d': 1}},
-        pairs=[('who is it', 'text'), ('not asked', 'text')],
-    )
-    assert retrieval.shared_texts(task) == 1
 
 
 def test_empty_texts_are_dropped_with_a_warning():

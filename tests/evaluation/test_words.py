@@ -8,13 +8,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from jepa_text.evaluation.controls import words
 
-TEXTS = [
-    'The whale sank the ship.',
-    'A ship, a sea!',
-    'The Sea; the whale',
-    'Été à Paris',
-    '天气很好',
-]
+TEXTS = ['The whale sank the ship.', 'A ship, a sea!', 'The Sea; the whale', 'à Paris']
 
 
 @pytest.mark.parametrize(

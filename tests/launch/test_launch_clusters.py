@@ -160,14 +160,10 @@ def test_jobset_handles_exit_codes(machine):
     policy = manifest['spec']['failurePolicy']
     assert policy['maxRestarts'] == 5
     usage, resume = policy['rules']
-    assert (usage['action'], resume['action']) == (
-        'FailJobSet',
-        'RestartJobSetAndIgnoreMaxRestarts',
-    )
+    assert usage['action'] == 'FailJobSet'
+    assert resume['action'] == 'RestartJobSetAndIgnoreMaxRestarts'
     # The message of Kubernetes.
-    says = (
-        'Container jepa-text for pod a/b failed with exit code {} matching FailJob rule'
-    )
+    says = 'Container jepa-text for pod a/b failed with exit code {} matching FailJob rul'
     (pattern,) = usage['onJobFailureMessagePatterns']
     assert [bool(re.search(pattern, says.format(c))) for c in (2, 75, 255)] == [1, 0, 0]
     exits, evicted = workers['template']['spec']['podFailurePolicy']['rules']

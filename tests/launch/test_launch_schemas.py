@@ -5,9 +5,8 @@ The schema of JobSet's own fields exists only in its repository (LOG.md).
 
 import os
 import re
-import subprocess
-import sys
 
+import children
 import pytest
 import yaml
 from launching import JOB, ROOT, Machine
@@ -47,42 +46,31 @@ for key in found['resources'].get('job_recovery', ()):
 """
 
 
-@pytest.fixture
-def sky(tmp_path):
-    """Runs a command with SkyPilot, from the folder that launch/peers.sh sets."""
+def sky(folder, *words, **options):
+    """Runs a Python program with SkyPilot, from the folder that launch/peers.sh sets."""
     if 'SKYPILOT' not in os.environ:
         pytest.skip('skypilot: the variable SKYPILOT is not set')
-    folder = os.environ['SKYPILOT']
-
-    def run(*words, given=''):
-        return subprocess.run(
-            words,
-            env={**os.environ, 'HOME': str(tmp_path), 'PYTHONPATH': folder},
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-
-    return run
+    env = {'HOME': str(folder), 'PYTHONPATH': os.environ['SKYPILOT']}
+    return children.run(*words, env=env, code=None, timeout=120, **options)
 
 
 @pytest.mark.parametrize('file', ['sky.yaml', 'ray_sky.yaml'])
-def test_sky_yaml_is_a_valid_task(sky, file):
+def test_sky_yaml_is_a_valid_task(tmp_path, file):
     task = yaml.safe_load((ROOT / 'launch' / file).read_text())
-    done = sky(sys.executable, '-c', CHECK, given=yaml.dump(task))
+    done = sky(tmp_path, '-c', CHECK, input=yaml.dump(task))
     assert done.returncode == 0, done.stderr
-    wrong = sky(sys.executable, '-c', CHECK, given=yaml.dump({**task, 'num_node': 1}))
+    wrong = sky(tmp_path, '-c', CHECK, input=yaml.dump({**task, 'num_node': 1}))
     assert wrong.returncode and 'num_node' in wrong.stderr
 
 
-def test_sky_options_exist(sky, tmp_path):
+def test_sky_options_exist(tmp_path):
     machine = Machine(tmp_path)
     machine.fake('sky')
     code, output = machine.run('sky.sh', *JOB, BUCKET='gs://b', INFRA='gcp', SPOT='0')
     assert code == 0, output
     words = [word for call in machine.called('sky') for word in call]
     used = {word.partition('=')[0] for word in words if word.startswith('--')}
-    shown = sky(f'{os.environ["SKYPILOT"]}/bin/sky', *words[:2], '--help')
+    program = f'{os.environ.get("SKYPILOT")}/bin/sky'
+    shown = sky(tmp_path, program, *words[:2], '--help')
     known = set(re.findall(r'--[a-z][a-z-]*', shown.stdout))
     assert len(used) > 5 and used <= known, used - known

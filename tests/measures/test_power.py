@@ -19,9 +19,8 @@ from jepa_text.measures import power
     ],
 )
 def test_power_matches_tables(difference, seeds, tests, known):
-    assert power.power(difference, 1.0, seeds, tests=tests) == pytest.approx(
-        known, abs=2e-4
-    )
+    found = power.power(difference, 1.0, seeds, tests=tests)
+    assert found == pytest.approx(known, abs=2e-4)
 
 
 @pytest.mark.parametrize('seeds, tests', [(5, 1), (5, 12), (7, 30)])

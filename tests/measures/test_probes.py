@@ -27,10 +27,8 @@ def probe(train, test, **keywords):
 def test_random_labels_are_not_learned():
     rng = np.random.default_rng(3)
     labels_N = rng.integers(0, 2, 2000)
-    result = probe(
-        (rng.normal(size=(1000, 64)), labels_N[:1000]),
-        (rng.normal(size=(1000, 64)), labels_N[1000:]),
-    )
+    rows_ND = rng.normal(size=(2000, 64))
+    result = probe((rows_ND[:1000], labels_N[:1000]), (rows_ND[1000:], labels_N[1000:]))
     assert abs(result['accuracy'] - 0.5) < 0.06
 
 
@@ -52,10 +50,8 @@ def test_a_penalty_with_probability_0_for_the_true_class_is_not_chosen():
 
 
 def test_scale_and_offset_of_a_coordinate_do_not_matter():
-    (train_ND, train_N), (test_ND, test_N) = (
-        cloud(300, 8, 3, 1.0),
-        cloud(99, 8, 3, 1.0, 1),
-    )
+    train_ND, train_N = cloud(300, 8, 3, 1.0)
+    test_ND, test_N = cloud(99, 8, 3, 1.0, 1)
     scale_D, offset_D = np.geomspace(1e-4, 1e4, 8), np.linspace(-50, 50, 8)
     plain = probes.linear_probe(train_ND, train_N, test_ND, test_N)
     moved = probes.linear_probe(

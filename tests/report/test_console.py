@@ -2,8 +2,6 @@
 
 import io
 
-import pytest
-
 from jepa_text.report import console
 
 
@@ -21,8 +19,3 @@ def test_a_table_in_a_file_is_plain_aligned_and_unwrapped():
     assert len(set(ends)) == 1
     assert rest[1].split() == [*('a name of many words ' * 9).split(), '0.500', '12']
     assert '\x1b' not in stream.getvalue()
-
-
-def test_a_table_row_must_fit():
-    with pytest.raises(ValueError, match='expected 2 cells per row'):
-        console.table('t', ['a', 'b'], [[1]], io.StringIO())

@@ -7,7 +7,7 @@ from jepa_text.running import budget
 from jepa_text.study import members, report
 
 SPAN = 0.02  # half width of the interval of a probe
-CONTROLS = {'largest class': 0.5, 'TF-IDF': 0.53}
+CONTROLS = {'largest class': {'balanced': 0.5}, 'TF-IDF': {'balanced': 0.53}}
 
 
 def study(name='pfs', seeds=5, loss=None, sensitivity=None):
@@ -34,7 +34,7 @@ def study(name='pfs', seeds=5, loss=None, sensitivity=None):
     results = {
         'models': models,
         'recipes': {member: members.recipe_of(member) for member in configs},
-        'probes': {'word_order': dict(controls=controls())},
+        'probes': {'word_order': dict(controls=CONTROLS)},
         'no_probe': {},
         'unigram': 6.4,
         'examined': examined,
@@ -58,10 +58,6 @@ def values(loss, probe):
         'geometry/uniformity': -1.5 + float(probe),
         'geometry/effective_rank': 40.0 + float(loss),
     }
-
-
-def controls():
-    return {name: dict(balanced=x, accuracy=x) for name, x in CONTROLS.items()}
 
 
 def log(config, reached):

@@ -2,6 +2,7 @@
 
 import copy
 
+import config_of
 import examined
 import pytest
 import tiny
@@ -32,19 +33,14 @@ def exam(**keys):
 def whole(tmp_path_factory):
     """The config of a study of the runs a and b, and the folder of its text."""
     folder = tmp_path_factory.mktemp('invalid')
-    parts = [
-        f'The {a} of {b} saw {c}.' for a in tiny.NOUNS for b in tiny.NOUNS for c in 'xy'
-    ]
-    (folder / 'own.txt').write_text('\n\n'.join(parts))
     rows = [{'text': f'Whale {n} saw the <mask>.', 'answer': 'sea'} for n in range(12)]
     examined.jsonl(folder / 'cloze.jsonl', rows)
-    source = dict(name='text', path=str(folder / 'own.txt'), heldout_every=4)
     made = {k: v for k, v in tiny.SETTINGS.items() if k not in ('name', 'seed')} | dict(
         steps=14,
         data=dict(row_length=32, batch_size=8, repeat=True),
         model=dict(name='transformer', preset='tiny', depth=1, scan=False),
         evaluate=dict(every_steps=1, max_rows=4, tasks=('bundled',)),
-        prepare=dict(source=source, tokenizer='bundled', row_length=32, shards=1),
+        prepare=config_of.prepare_of(folder, 900),
         study=dict(tasks=[]),
         **runs('a', 'b'),
     )
@@ -75,29 +71,17 @@ KNOWN_AT_ONCE = [
     (only(seed=1) | dict(seeds=(1,)), 'set only one of'),
     # Their settings.
     (only(data=3), "run 'a': data=3 must be a"),
-    (
-        only(data=dict(folder='other')),
-        "run 'a': data={'folder': 'other'} names other rows",
-    ),
+    (only(data=dict(folder='other')), "'a': data={'folder': 'other'} names other rows"),
     (only(phases=print), r'JSON does not support \(runs\.0\.phases=<built-in functi'),
     (only(phases=[CLM, MLM], steps=6), "run 'a': phases"),
     (only(phases=[dict(objective=dict(name='mlmm'))]), "run 'a': .*mlmm"),
-    (
-        runs('a', 'b', phases=[dict(objective=dict(name='mlm', rate=7))]),
-        "run 'b': .*rate",
-    ),
+    (runs('a', 'b', phases=[dict(objective=dict(name='mlm', rate=7))]), "'b': .*rate"),
     (only(schedule=WSD), "run 'a': .*exceed"),
-    (
-        dict(checkpoint=dict(every_steps=0)),
-        "run 'a': checkpoint.every_steps=0 saves none",
-    ),
+    (dict(checkpoint=dict(every_steps=0)), "'a': checkpoint.every_steps=0 saves none"),
     (dict(engine=dict(jobs=0)), 'engine.jobs=0'),
     (dict(engine=dict(name='beam')), 'engine.name=.beam.'),
     # What is reported.
-    (
-        dict(report=dict(compare=[('a', 'c')])),
-        "report.compare has 'c', but the runs are a, b",
-    ),
+    (dict(report=dict(compare=[('a', 'c')])), "compare has 'c', but the runs are a, b"),
     (dict(report=dict(compare=[('a', 'b', 'a')])), 'is not a pair of runs'),
     (dict(report=dict(compare=[('a',)])), r"\('a',\) is not a pair of runs"),
     (dict(report=dict(claims='pfz')), "'pfz' is not a study .*Did you mean 'pfs'"),

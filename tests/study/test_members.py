@@ -47,12 +47,6 @@ def test_a_run_with_seeds_has_one_member_per_seed():
     assert list(settings.of_runs(made())) == ['a', 'b']
 
 
-def test_a_run_may_have_its_own_data_settings(tmp_path):
-    runs = (dict(name='a', phases=MLM, data=dict(batch_size=4)),)
-    (config,) = members.configs(made(runs=runs), tmp_path).values()
-    assert (config['data']['batch_size'], config['data']['row_length']) == (4, 32)
-
-
 def test_a_section_without_a_name_changes_that_of_the_study():
     """As on the command line; it does not fall back to the default."""
     wsd = dict(name='wsd', peak=1e-3, warmup_steps=3, decay_steps=2)
@@ -78,9 +72,7 @@ def test_a_member_that_has_begun_keeps_its_config(tmp_path):
     second = enrolled(tmp_path, clip_norm=0.5)
     assert second['a'] != first['a']
     begin(tmp_path, 'b')
-    with pytest.raises(
-        ValueError, match=r"1 of the members .*'b': clip_norm: 0.5 -> 0.7"
-    ):
+    with pytest.raises(ValueError, match="1 of the members .*'b': clip_norm: 0.5 -> 0.7"):
         enrolled(tmp_path, clip_norm=0.7)
     assert enrolled(tmp_path, clip_norm=0.5) == second
 
@@ -117,9 +109,8 @@ def test_new_members_do_not_change_existing_ones(tmp_path, capsys):
     assert 'other members' not in capsys.readouterr().out
     # With fewer members, existing entries remain.
     assert enrolled(tmp_path, seeds=(1,)).items() <= more.items()
-    assert (
-        'other members, which are left unchanged: a/seed_0, b' in capsys.readouterr().out
-    )
+    said = capsys.readouterr().out
+    assert 'other members, which are left unchanged: a/seed_0, b' in said
     saved = json.loads((tmp_path / 'study.json').read_text())['members']
     assert {name: entry['fingerprint'] for name, entry in saved.items()} == more
 
@@ -128,9 +119,7 @@ def test_a_run_cannot_get_seeds_later(tmp_path):
     (tmp_path / 'a').mkdir()
     (tmp_path / 'a' / 'config.json').write_text('{}')
     enrolled(tmp_path)
-    with pytest.raises(
-        ValueError, match="without seeds, so it cannot contain 'a/seed_0'"
-    ):
+    with pytest.raises(ValueError, match="without seeds, .* cannot contain 'a/seed_0'"):
         enrolled(tmp_path, seeds=(0, 1))
 
 

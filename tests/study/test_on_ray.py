@@ -51,34 +51,29 @@ def tasks_of(process):
     ]
 
 
-def test_tasks_have_the_environment_of_local_ones(cluster, tmp_path):
+def test_tasks_end_as_local_ones_do(cluster, tmp_path):
+    """With the same environment, results, errors and logs."""
     names = ('SLURM_NTASKS', 'SLURM_STEP_NODELIST', 'OMP_NUM_THREADS', 'HOME')
     tasks = [task(name, 'environment', name) for name in names]
-    tasks += [task('red', 'environment', 'COLOR', variables={'COLOR': 'red'})]
-    found = []
-    for options in (RAY, engine.Options(jobs=2)):
-        with engine.opened(options, tmp_path) as run:
-            outcomes = run(tasks)
-        found.append({name: one.value for name, one in outcomes.items()})
-    assert found[0] == found[1]
-    assert found[0]['SLURM_NTASKS'] is None and found[0]['red'] == 'red'
-
-
-def test_failures_are_those_of_local_tasks(cluster, tmp_path):
-    tasks = [
+    tasks += [
+        task('red', 'environment', 'COLOR', variables={'COLOR': 'red'}),
         task('raises', 'fail', 'disk'),
         task('diverged', 'fail', 'diverged'),
         task('child', 'add', 1, after=('raises',)),
-        task('killed', 'die_once', str(tmp_path / 'marker')),
+        task('killed', 'die_once', 'marker'),
         task('after', 'add', 1, 2, after=('killed',)),
     ]
-    with engine.opened(RAY, tmp_path) as run:
-        outcomes = run(tasks)
-    assert str(outcomes['raises'].error) == 'OSError: disk is wrong'
-    assert isinstance(outcomes['diverged'].error, exits.Diverged)
-    assert outcomes['child'].value == 1
-    assert (outcomes['killed'].value, outcomes['after'].value) == ('alive', 3)
-    assert 'Traceback' in (tmp_path / 'logs' / 'raises.log').read_text()
+    found = []
+    for place, options in (('ray', RAY), ('local', engine.Options(jobs=2))):
+        (tmp_path / place).mkdir()
+        tasks[-2].arguments[0] = str(tmp_path / place / 'marker')
+        with engine.opened(options, tmp_path / place) as run:
+            outcomes = run(tasks)
+        found.append({name: (x.value, str(x.error)) for name, x in outcomes.items()})
+        assert 'Traceback' in (tmp_path / place / 'logs' / 'raises.log').read_text()
+        assert isinstance(outcomes['diverged'].error, exits.Diverged)
+    assert found[0] == found[1]
+    assert found[0]['SLURM_NTASKS'] == (None, 'None')
 
 
 def test_a_task_that_no_node_can_run_and_a_second_driver_are_refused(

@@ -46,20 +46,9 @@ def test_known_effects():
         papers.claims_of('pfz')
 
 
-CLAIM = dict(
-    id='x',
-    paper='2507.00994',
-    where='',
-    says='',
-    study='pfs',
-    first='a',
-    second='b',
-    metrics=['SC', 'probes', 'masked loss'],
-    direction='better',
-    published=next(c for c in papers.claims_of('pfs') if c['id'] == 'quarter-42k')[
-        'published'
-    ],
-)
+(QUARTER,) = (claim for claim in papers.claims_of('pfs') if claim['id'] == 'quarter-42k')
+METRICS = ['SC', 'probes', 'masked loss']
+CLAIM = QUARTER | dict(first='a', second='b', metrics=METRICS, direction='better')
 
 
 def arms(metric, difference, deviation, seeds=5):

@@ -8,19 +8,19 @@ from config_of import FOLDER, NAMES, share_of_clm, shipped
 from jepa_text.running import budget
 from jepa_text.settings import config_file
 from jepa_text.study import arms, finetuned, forecast, members, papers, study
-from jepa_text.training import config as settings
 
 SCALES = ('paper', 'desk', 'smoke')
 
 
-def runs(name, scale):
-    """Returns {run: config} of one seed."""
-    config = shipped(name, scale, 1)
+def of_one_seed(config):
+    """Returns {run: its config}."""
+    prepare = {'prepare': config['prepare']}
     made = members.configs(config, 'rows')
-    return {
-        one.rpartition('/')[0]: own | {'prepare': config['prepare']}
-        for one, own in made.items()
-    }
+    return {one.rpartition('/')[0]: own | prepare for one, own in made.items()}
+
+
+def runs(name, scale):
+    return of_one_seed(shipped(name, scale, 1))
 
 
 @functools.cache
@@ -35,9 +35,8 @@ def test_every_study_has_seeds_and_its_claims_at_every_scale(name, scale):
     config = shipped(name, scale)
     assert len(config['seeds']) == (2 if scale == 'smoke' else 5)
     assert config['report']['claims'] == name and config['name'] == f'{name}_{scale}'
-    assert len(members.configs(config, 'rows')) == len(config['runs']) * len(
-        config['seeds']
-    )
+    count = len(config['runs']) * len(config['seeds'])
+    assert len(members.configs(config, 'rows')) == count
     finetuned.check(config['examine'], tasks=False)
     source = config['prepare']['source']['name']
     assert source == ('jsonl' if scale == 'paper' else 'bundled')
@@ -50,14 +49,11 @@ def test_every_claim_can_be_measured_at_some_scale_of_its_study(name):
         measured |= {f'probe {task}' for task in config['study']['tasks']}
         for exam in config['examine']:
             measured |= {exam, f'{exam} {arms.SENSITIVITY}'}
-    assert all(
-        measured.intersection(claim['metrics']) for claim in papers.claims_of(name)
-    )
+    assert all(measured & {*claim['metrics']} for claim in papers.claims_of(name))
 
 
-@pytest.mark.parametrize(
-    'scale', [pytest.param(one, marks=pytest.mark.slow) for one in SCALES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('scale', SCALES)
 @pytest.mark.parametrize('name', NAMES)
 def test_every_run_of_every_study_can_be_planned(name, scale):
     """Splits, schedules, balances and baselines fit together."""
@@ -133,12 +129,6 @@ def test_every_balance_has_the_same_baselines():
     assert made['mlm_flops']['baseline'] == 'flops'
 
 
-def test_runs_do_not_take_keys_of_the_study():
-    config = shipped('finetune_stability', 'smoke')
-    for one in settings.of_runs(config).values():
-        assert not one.keys() & {'examine', 'report', 'study', 'runs', 'seeds'}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize('scale', ['smoke', 'small'])
 def test_arms_of_downstream_differ_in_their_phases_alone(scale, tmp_path):
@@ -148,16 +138,8 @@ def test_arms_of_downstream_differ_in_their_phases_alone(scale, tmp_path):
     (tmp_path / 'sets/trec.jsonl').touch()
     name = f'studies/downstream:scale={scale},corpus={tmp_path},seeds=1'
     config = study.plain(config_file.read(name))
-    made = {
-        one.rpartition('/')[0]: own
-        for one, own in members.configs(config, tmp_path).items()
-    }
-    found = {
-        one.name: one
-        for one in forecast.of_members(
-            {n: own | {'prepare': config['prepare']} for n, own in made.items()}, tmp_path
-        )
-    }
+    made = of_one_seed(config)
+    found = {one.name: one for one in forecast.of_members(made, tmp_path)}
     steps = config['steps']
     assert steps == (16 if scale == 'smoke' else 525)
     assert {name for name, one in found.items() if one.steps != steps} == {'mlm_flops'}

@@ -23,9 +23,8 @@ def test_the_board_is_scored_on_other_documents_than_it_is_tuned_on():
     assert all((one in tuned) != (one in scored) for one in whole)
     # Each author with several documents is in both splits.
     authors = [{one['author'] for one in part} for part in (tuned, scored)]
-    assert {'Jane Austen', 'Herman Melville', 'Donald J Trump'} <= set.intersection(
-        *authors
-    )
+    several = {'Jane Austen', 'Herman Melville', 'Donald J Trump'}
+    assert several <= authors[0] & authors[1]
     assert bundled.make('train', test=True) == bundled.make('train')
     with pytest.raises(ValueError, match="no split 'test'.*With test=True"):
         bundled.make('test')

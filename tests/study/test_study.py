@@ -12,30 +12,19 @@ from jepa_text.files import checksums
 from jepa_text.parallel import exits
 from jepa_text.study import arms, measure, outcomes, study
 
-SHAPE = {'geometry/uniformity': -1.5, 'geometry/effective_rank': 40.0}
-
-
-def results(**losses):
-    """Returns the results of a study with these held-out masked losses."""
-    models = {name: SHAPE | {'heldout/mlm_loss': loss} for name, loss in losses.items()}
-    return {'probes': {}, 'recipes': {}, 'models': models, 'unigram': 6.4}
-
-
-def outcome_table(results):
-    """The table of outcomes of single runs."""
-    names = [name for name in results['models'] if name != 'untrained']
-    results = results | {'recipes': {name: (name, 0) for name in names}}
-    section = outcomes.section(results, arms.by_seed(results), [arms.LOSS])
-    return section['table']
-
 
 def test_a_run_is_judged_by_its_own_masked_loss():
     """MNTP for a run trained with it; a run that predicts no tokens has none."""
-    found = results(untrained=7.6, a=5.0)
-    mntp = {'heldout/mntp_loss': 2.0, 'heldout/mntp_accuracy': 0.5}
-    found['models']['b'] = SHAPE | mntp
-    found['models']['c'] = SHAPE
-    table = outcome_table(found)
+    shape = {'geometry/uniformity': -1.5, 'geometry/effective_rank': 40.0}
+    models = {
+        'untrained': {'heldout/mlm_loss': 7.6},
+        'a': {'heldout/mlm_loss': 5.0},
+        'b': {'heldout/mntp_loss': 2.0, 'heldout/mntp_accuracy': 0.5},
+        'c': {},
+    }
+    results = dict(probes={}, recipes={name: (name, 0) for name in 'abc'}, unigram=6.4)
+    results['models'] = {name: shape | own for name, own in models.items()}
+    table = outcomes.section(results, arms.by_seed(results), [arms.LOSS])['table']
     rows = {row[0]: dict(zip(table['columns'], row)) for row in table['rows']}
     assert rows['b']['masked loss'] == 2.0 and rows['b']['accuracy'] == 0.5
     assert [*rows['c'].values()] == ['c', 1, None, None, None]
@@ -126,9 +115,7 @@ def test_a_run_that_diverged_in_its_last_steps_is_never_complete(own_text):
     runs = [*config['runs'], config['runs'][0] | dict(name='b', **wild)]
     config = config | dict(runs=runs, study=dict(tasks=[]), stop_after_skips=9, steps=3)
     for _ in range(2):
-        with pytest.raises(
-            exits.Diverged, match='b: step 3: the run ended, but the loss'
-        ):
+        with pytest.raises(exits.Diverged, match='b: step 3: the run ended, but the lo'):
             study.study(config, folder / 'wild')
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from unittest import mock
 
 import made_up
 import numpy as np
@@ -51,9 +52,7 @@ def test_every_claim_is_a_row_with_a_ruling_and_its_reason(sections):
     states = column(found['Claims'], 'here')
     assert len(states) == 6 and set(states) == {'not resolvable here'}
     scores, verdict = lead.split('\n\n')
-    assert scores.startswith(
-        'Masked loss (lower is better): `clm25_42k` 4.395 ± 0.017 to '
-    )
+    assert scores.startswith('Masked loss (lower is better): `clm25_42k` 4.395 ± 0.017 ')
     assert 'better than the strongest control, unigram entropy, 6.400.' in scores
     assert verdict.startswith('Of 10 comparisons, corrected together, ')
     assert ' seeds if they are as large as measured. Of 6 claims: 0 reproduced' in verdict
@@ -73,7 +72,10 @@ def test_without_probes_the_loss_alone_stands_in(sign, state):
 
 def test_every_arm_is_shown_with_its_controls(sections, pfs):
     _, found = sections
-    rows = outcome_rows(found)
+    rows, names = outcome_rows(found), set(pfs.members)
+    assert len(names) == 15
+    for heading in ('Outcomes', 'Training budget', 'Geometry'):
+        assert names <= {row[0] for row in found[heading]['table']['rows']}
     assert found['Outcomes']['table']['columns'][2:] == [
         *('masked loss', '± 95 %', 'against token frequencies', 'causal loss'),
         *('probes', '± 95 %', 'bag of its embeddings'),
@@ -83,19 +85,10 @@ def test_every_arm_is_shown_with_its_controls(sections, pfs):
     assert rows['TF-IDF'][6] == 0.53 and rows['largest class'][6] == 0.5
     assert rows['untrained'][8] == rows['clm25_42k'][8] == pytest.approx(0.51)
     own = arms.by_seed(pfs.results)['clm25_42k']
-    mean, low, high = selection.mean_over_seeds(
-        [one['masked loss'] for one in own.values()]
-    )
+    losses = [one['masked loss'] for one in own.values()]
+    mean, low, high = selection.mean_over_seeds(losses)
     assert rows['clm25_42k'][1:4] == [5, mean, pytest.approx(high - mean)]
     assert low < mean < high
-
-
-def test_all_arms_are_on_the_page(sections, pfs):
-    _, found = sections
-    names = set(pfs.members)
-    assert len(names) == 15
-    for heading in ('Outcomes', 'Training budget', 'Geometry'):
-        assert names <= {row[0] for row in found[heading]['table']['rows']}
 
 
 def test_curves_are_means_over_seeds_against_steps_and_flops(sections, pfs):
@@ -103,9 +96,8 @@ def test_curves_are_means_over_seeds_against_steps_and_flops(sections, pfs):
     labels = {figure.axes[0].get_xlabel() for figure in figures}
     assert labels == {'steps', 'FLOPs'}
     steps, values_SN = curves.series(pfs.logs, pfs.members['mlm_42k'], 'heldout/mlm_loss')
-    (line,) = [
-        one for one in figures[0].axes[0].get_lines() if one.get_label() == 'mlm_42k'
-    ]
+    lines = figures[0].axes[0].get_lines()
+    (line,) = [one for one in lines if one.get_label() == 'mlm_42k']
     assert values_SN.shape == (5, len(steps))
     np.testing.assert_allclose(line.get_xdata(), steps)
     np.testing.assert_allclose(line.get_ydata(), values_SN.mean(axis=0))
@@ -165,22 +157,14 @@ def test_a_run_without_results_prevents_verdicts_on_its_arm(seeds, lost):
 
 
 def test_exam_metrics_are_those_that_evaluation_selected():
-    class Chosen:
-        def __init__(self, model, task, value, spread, control=''):
-            self.model, self.task, self.sensitivity = model, task, spread
-            self.members = ({'control': control},)
-            self._value = value
+    def of(model, task, value, sensitivity=math.nan):
+        given = dict(model=model, task=task, sensitivity=sensitivity)
+        interval = selection.mean_over_seeds([value])
+        return mock.Mock(**given, members=[{'control': model}], interval=lambda: interval)
 
-        def interval(self):
-            return selection.mean_over_seeds([self._value])
-
-    paths, nan = {'/x/a': 'a', '/x/b': 'b'}, float('nan')
-    chosen = [
-        Chosen('/x/a', 'sst2', 0.8, 0.02),
-        Chosen('/x/a', 'mnli', 0.6, 0.04),
-        Chosen('/x/b', 'sst2', 0.7, nan),
-        Chosen('TF-IDF', 'sst2', 0.5, nan, 'TF-IDF'),
-    ]
+    paths = {'/x/a': 'a', '/x/b': 'b'}
+    chosen = [of('/x/a', 'sst2', 0.8, 0.02), of('/x/a', 'mnli', 0.6, 0.04)]
+    chosen += [of('/x/b', 'sst2', 0.7), of('TF-IDF', 'sst2', 0.5)]
     found, beside = finetuned.metrics_of('SC', chosen, paths)
     assert found['a'] == {
         'exam/SC': pytest.approx(0.7),
@@ -190,10 +174,10 @@ def test_exam_metrics_are_those_that_evaluation_selected():
     }
     assert found['b'] == {'exam/SC': 0.7, 'exam/SC sst2': 0.7}
     assert beside == {}  # no control has all tasks
-    chosen.append(Chosen('commonest', 'mnli', 0.7, nan, 'commonest'))
+    chosen.append(of('commonest', 'mnli', 0.7))
     _, beside = finetuned.metrics_of('SC', chosen, paths)
     assert beside == {finetuned.STRONGEST: pytest.approx(0.6)}
-    chosen.append(Chosen('TF-IDF', 'mnli', 0.6, nan, 'TF-IDF'))
+    chosen.append(of('TF-IDF', 'mnli', 0.6))
     _, beside = finetuned.metrics_of('SC', chosen, paths)
     assert beside == {'TF-IDF': 0.55, finetuned.STRONGEST: pytest.approx(0.6)}
 
@@ -253,14 +237,9 @@ def test_a_run_has_the_same_color_in_all_learning_curves():
     arm, key = list(made.members)[1], 'heldout/mntp_loss'
     for member in made.members[arm]:
         made.logs[member] = [{'step': 1, key: 4.0}, {'step': 2, 'heldout/mlm_loss': 4.0}]
-    drawn = curves.figures(made)
-    colors = {
-        line.get_color()
-        for figure in drawn
-        for line in figure.axes[0].get_lines()
-        if line.get_label() == arm
-    }
-    assert colors == {plots.COLORS[1]}
+    drawn = [x for figure in curves.figures(made) for x in figure.axes[0].get_lines()]
+    own = {line.get_color() for line in drawn if line.get_label() == arm}
+    assert own == {plots.COLORS[1]}
 
 
 def test_the_untrained_model_is_the_control_of_the_geometry():

@@ -13,6 +13,9 @@ from jepa_text.study import forecast, members, study, tree, work
 
 CLM, MLM = dict(name='clm'), dict(name='mlm', rate=0.4)
 STEADY = dict(name='hybrid', latent=dict(momentum=0.99), balance=0.5, predictor_width=16)
+JEPA = STEADY | {'latent': None}
+FALLING = MLM | {'rate': dict(name='linear', start=0.3, end=0.1)}
+
 WSD = dict(name='wsd', peak=5e-4, warmup_steps=2, decay_steps=4)
 
 
@@ -86,16 +89,8 @@ BASE = run(40, phase(CLM, 20), phase(MLM))
         ),
         # The objective depends on the length of its phase.
         (run(20, phase(STEADY)), run(40, phase(STEADY)), 16),
-        (
-            run(20, phase(STEADY | {'latent': None})),
-            run(40, phase(STEADY | {'latent': None})),
-            0,
-        ),
-        (
-            run(20, phase(MLM | {'rate': dict(name='linear', start=0.3, end=0.1)})),
-            run(40, phase(MLM | {'rate': dict(name='linear', start=0.3, end=0.1)})),
-            0,
-        ),
+        (run(20, phase(FALLING)), run(40, phase(FALLING)), 0),
+        (run(20, phase(JEPA)), run(40, phase(JEPA)), 0),
         (run(20, phase(MLM, data=dict(batch_size=4))), run(40, phase(MLM)), 0),
     ],
 )
