@@ -25,23 +25,14 @@ VERSIONS = {'jax': '0.10.2', 'jepa-text': '0.1.0'}
 
 def outcome(test=0.9, validation=0.91, status='done', losses=(1.8, 0.2)):
     """The outcome of a member with these accuracies; None if it is not finite."""
-    both = [
-        None
-        if value is None
-        else {
-            'standard': {'accuracy': value, 'macro_f1': value - 0.02},
-            'paper': {'accuracy': value},
-        }
-        for value in (validation, test)
-    ]
-    return {
-        'status': status,
-        'validation': both[0],
-        'test': both[1],
-        'losses': list(losses),
-        'seconds': 12.5,
-        'versions': VERSIONS,
-    }
+
+    def measured(value):
+        standard = {'accuracy': value, 'macro_f1': value - 0.02}
+        return {'standard': standard, 'paper': {'accuracy': value}}
+
+    both = [x if x is None else measured(x) for x in (validation, test)]
+    made = dict(status=status, validation=both[0], test=both[1], losses=list(losses))
+    return made | dict(seconds=12.5, versions=VERSIONS)
 
 
 def lines(models, rates, seeds, task='trec'):

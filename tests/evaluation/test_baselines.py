@@ -240,13 +240,9 @@ def test_the_tf_idf_of_scored_pairs_in_an_analysis_reads_all_words(monkeypatch):
     assert found['cosine_spearman'].mean() == pytest.approx(expected)
 
 
-ANALYSIS = {
-    'seed': 0,
-    'poolings': ['mean'],
-    'controls': [controls.TF_IDF],
-    'half_samples': 0,
-    'threads': 1,
-}
+ANALYSIS = dict(
+    seed=0, poolings=['mean'], controls=[controls.TF_IDF], half_samples=0, threads=1
+)
 CORPUS = {
     'd1': 'the whale sank the ship',
     'd2': 'a ship a ship',

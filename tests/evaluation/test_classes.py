@@ -58,12 +58,10 @@ CLASSES = [
 @pytest.mark.parametrize(('name', 'values', 'expected'), CLASSES)
 def test_classes_keep_their_order_and_type(name, values, expected, tmp_path):
     kind = kind_of(build(write(tmp_path / name, values)))
-    assert kind.labels == expected
-    assert list(map(type, kind.labels)) == list(map(type, expected))
+    assert repr(kind.labels) == repr(expected)
     # Predictions, saved and exported models have the same.
     answers = kind.answers(np.eye(len(expected)), None, None)
-    assert [answer['label'] for answer in answers] == list(expected)
-    assert all(type(a['label']) is type(x) for a, x in zip(answers, expected))
+    assert repr([answer['label'] for answer in answers]) == repr([*expected])
     again = saved.kind_of(json.loads(json.dumps(saved.kind_section(kind))))
     assert repr(again.labels) == repr(expected)
     count = len(expected)

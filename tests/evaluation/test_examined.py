@@ -2,6 +2,7 @@
 
 import csv
 import html
+import itertools
 import json
 import re
 
@@ -102,12 +103,8 @@ def test_models_selected_by_the_papers_metric_are_shown(tmp_path, kind, metric, 
         made |= {'kind': kind, 'metric': metric, 'model': model, **more}
         return CONFIG | {'learning_rate': rate, 'seed': seed} | made
 
-    found = [
-        member(model, rate, seed, {theirs: 0.5 + 100 * rate})
-        for model in ('mlm', 'clm')
-        for rate in (1e-4, 1e-3)
-        for seed in range(5)
-    ]
+    grid = itertools.product(('mlm', 'clm'), (1e-4, 1e-3), range(5))
+    found = [member(*one, {theirs: 0.5 + 100 * one[1]}) for one in grid]
     paper = {} if kind == 'spans' else {theirs: 0.1}
     found.append(member('never', 0.0, 0, paper, control='never'))
     chosen = selection.select(found, by='paper')

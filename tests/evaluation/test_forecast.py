@@ -26,10 +26,8 @@ def row_tokens(texts, length=64):
 def test_flops_are_six_per_parameter_and_token_or_two_without_a_gradient(max_length):
     model, task = examined.model(), examined.labeled()
     settings = Finetuning(batch_size=4, max_length=max_length)
-    train, validation, test = (
-        row_tokens(part.first, max_length or 64)
-        for part in (task.train, task.validation, task.test)
-    )
+    parts = (task.train, task.validation, task.test)
+    train, validation, test = (row_tokens(x.first, max_length or 64) for x in parts)
     answered = 2 * PARAMETERS * (validation.sum() + test.sum())
     trained = 6 * PARAMETERS * train.mean() * 10 * 4
     made = forecast.flops(model, task, settings, 10)

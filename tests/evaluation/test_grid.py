@@ -121,11 +121,8 @@ def test_microbatches_equal_the_whole_batch(name):
     """Also for InfoNCE, whose loss couples all examples of a batch."""
     kind, rows = kind_and_rows(name, 24)
     member = grid.Member(3e-3, 0)
-    one, other = (
-        trained(rows, [member], kind=kind, steps=4, microbatches=count)[member]
-        for count in (1, 4)
-    )
-    for first, second in zip(jax.tree.leaves(one), jax.tree.leaves(other)):
+    both = [trained(rows, [member], kind=kind, steps=4, microbatches=n) for n in (1, 4)]
+    for first, second in zip(*map(jax.tree.leaves, both)):
         np.testing.assert_allclose(first, second, atol=2e-5)
     with pytest.raises(ValueError, match='batch_size=32 must be a multiple of'):
         Finetuning(microbatches=5)

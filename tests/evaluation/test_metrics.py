@@ -50,6 +50,7 @@ def test_binary_f1_is_that_of_the_second_class(pairs):
     assert swapped == pytest.approx(expected)
 
 
+CORRELATIONS = dict(spearman=stats.spearmanr, pearson=stats.pearsonr)
 # Few numbers, so that there are ties.
 NUMBERS = st.lists(
     st.tuples(st.integers(0, 5), st.integers(-3, 3)), min_size=2, max_size=30
@@ -61,10 +62,7 @@ NUMBERS = st.lists(
 def test_scores_equal_scipy_and_the_means_of_instances(pairs):
     gold_N, said_N = np.array(pairs, float).T
     found = answers.scores(gold_N, said_N)
-    expected = {
-        'spearman': stats.spearmanr(gold_N, said_N).statistic,
-        'pearson': stats.pearsonr(gold_N, said_N).statistic,
-    }
+    expected = {name: of(gold_N, said_N).statistic for name, of in CORRELATIONS.items()}
     assert found.standard == pytest.approx(expected, abs=1e-9)
     assert found.paper == {'spearman': found.standard['spearman']}
     means = {name: values_N.mean() for name, values_N in found.per_instance.items()}
@@ -77,7 +75,7 @@ def test_intervals_of_instances_are_those_of_the_correlation(noise):
     gold_N = rng.standard_normal(500)
     said_N = gold_N + noise * rng.standard_normal(500)
     found = answers.scores(gold_N, said_N).per_instance
-    for name, of in (('spearman', stats.spearmanr), ('pearson', stats.pearsonr)):
+    for name, of in CORRELATIONS.items():
         one = statistics.mean_interval(found[name], 'correlation')
         whole = stats.bootstrap(
             (gold_N, said_N),

@@ -72,11 +72,10 @@ def test_conll_2003_files_are_converted_to_iob2(tmp_path):
         assert part.first[:3] == WORDS and part.target[:3] == TAGS and len(part) == 12
 
 
-@hypothesis.given(
-    strategies.lists(
-        strategies.sampled_from(['O', 'I-X', 'I-Y', 'B-X', 'B-Y']), min_size=1, max_size=9
-    )
-)
+TAG = strategies.sampled_from(['O', 'I-X', 'I-Y', 'B-X', 'B-Y'])
+
+
+@hypothesis.given(strategies.lists(TAG, min_size=1, max_size=9))
 @hypothesis.settings(max_examples=50, deadline=None)
 def test_converted_entities_equal_conlleval(given):
     """seqeval's lenient entities of the file equal the strict ones after conversion."""

@@ -65,10 +65,8 @@ def test_curves_that_coincide_are_all_seen():
 
 def test_a_run_keeps_its_color_when_others_are_empty_or_baselines_come_first():
     empty = {'mlm': ((), ()), 'clm': RUNS['clm']}
-    colors = [
-        lines(plots.curves(runs, '', ''))['clm'].get_color()
-        for runs in (RUNS, empty, {'untrained': RUNS['mlm'], **RUNS})
-    ]
+    drawn = RUNS, empty, {'untrained': RUNS['mlm'], **RUNS}
+    colors = [lines(plots.curves(x, '', ''))['clm'].get_color() for x in drawn]
     assert len(set(colors)) == 1
     assert lines(plots.curves(RUNS, '', ''))['mlm'].get_color() != colors[0]
 

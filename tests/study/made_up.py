@@ -17,10 +17,8 @@ def study(name='pfs', seeds=5, loss=None, sensitivity=None):
     member.
     """
     config = shipped(name, 'smoke', seeds)
-    configs = {
-        member: one | {'prepare': config['prepare']}
-        for member, one in members.configs(config, 'rows').items()
-    }
+    made, prepare = members.configs(config, 'rows'), {'prepare': config['prepare']}
+    configs = {member: one | prepare for member, one in made.items()}
     rng = np.random.default_rng(0)
     of_seed = rng.normal(size=(seeds, 2)) * 0.02
     models = {'untrained': values(7.6, 0.5)}

@@ -1,5 +1,6 @@
 """Studies: outcomes, probes, early checks, saved results and exams."""
 
+import itertools
 import json
 import shutil
 
@@ -180,11 +181,8 @@ def test_runs_of_a_study_may_continue_from_a_model(seeded, tmp_path, capsys):
 def test_members_are_examined_at_tasks(seeded, tmp_path, capsys):
     config, done, _ = seeded
     out = shutil.copytree(done, tmp_path / 'examined')
-    rows = [
-        dict(text=f'The {n} {m}.', label=int(n == 'whale'))
-        for n in tiny.NOUNS
-        for m in tiny.NOUNS
-    ]
+    pairs = itertools.product(tiny.NOUNS, repeat=2)
+    rows = [dict(text=f'The {n} {m}.', label=int(n == 'whale')) for n, m in pairs]
     path = examined.jsonl(tmp_path / 'mine.jsonl', rows)
     examine = dict(
         tasks=[dict(name='labeled', path=path)],

@@ -12,14 +12,11 @@ from jepa_text.study import verdicts
 LOSS = of_arms.LOSS
 
 
-def drawn(rng, means, seeds=5, deviation=1.0):
+def drawn(rng, means, seeds=5):
     """Returns normally distributed arms with these means, correlated by seed."""
     of_seed = rng.normal(size=seeds)
     return {
-        arm: {
-            seed: {LOSS: mean + deviation * rng.normal() + of_seed[seed]}
-            for seed in range(seeds)
-        }
+        arm: {n: {LOSS: mean + rng.normal() + of_seed[n]} for n in range(seeds)}
         for arm, mean in means.items()
     }
 

@@ -15,8 +15,8 @@ CLM, MLM = dict(name='clm'), dict(name='mlm', rate=0.4)
 STEADY = dict(name='hybrid', latent=dict(momentum=0.99), balance=0.5, predictor_width=16)
 JEPA = STEADY | {'latent': None}
 FALLING = MLM | {'rate': dict(name='linear', start=0.3, end=0.1)}
-
 WSD = dict(name='wsd', peak=5e-4, warmup_steps=2, decay_steps=4)
+PREPARE = dict(source=dict(name='bundled'), tokenizer='bundled', row_length=32)
 
 
 def phase(objective, steps=None, **more):
@@ -32,7 +32,7 @@ def made(runs, **changes):
     shared = dict(
         data=dict(row_length=32, batch_size=8),
         model=dict(name='transformer', preset='tiny', depth=1),
-        prepare=dict(source=dict(name='bundled'), tokenizer='bundled', row_length=32),
+        prepare=PREPARE,
         schedule=WSD,
         runs=tuple({'name': name, **one} for name, one in runs.items()),
     )
@@ -196,9 +196,7 @@ def test_a_run_from_a_trunk_equals_the_run_from_scratch(tmp_path):
         baseline='none',
         checkpoint=dict(every_steps=5, keep=1),
     )
-    base['prepare'] = dict(
-        source=dict(name='bundled'), tokenizer='bundled', row_length=32
-    )
+    base['prepare'] = PREPARE
     runs = dict(
         clm=run(12, phase(CLM)),
         short=run(9, phase(CLM)),

@@ -155,9 +155,8 @@ def test_a_study_goes_on_from_a_trunk_that_is_complete(alone, tmp_path):
         study.study(config(alone), out)
         found, wanted = (outcome(one, [name]) for one in (out, alone / 'out'))
         # The log of a run that was trained alone has the steps of its trunk, too.
-        assert [found[key] for key in (name, (name, 'values'))] == [
-            wanted[key] for key in (name, (name, 'values'))
-        ]
+        for key in (name, (name, 'values')):
+            assert found[key] == wanted[key]
 
 
 @pytest.mark.slow
