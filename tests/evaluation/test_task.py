@@ -66,6 +66,14 @@ def test_shared_texts_are_counted():
     assert tasks.shared_texts(tasks.Task('t', 'tags', 'entity_f1', words, other)) == 1
 
 
+def test_shared_queries_are_counted():
+    queries = {'1': 'who  is it', '2': 'why', '3': 'not asked'}
+    pairs = [('who is it', 'text'), ('not asked', 'text')]
+    qrels = {'1': {'d': 1}, '2': {'d': 1}}
+    task = retrieval.Retrieval('r', queries, {'d': 'text'}, qrels, pairs=pairs)
+    assert retrieval.shared_texts(task) == 1
+
+
 def test_empty_texts_are_dropped_with_a_warning():
     # The last is half of an emoji, which JSON can express and no tokenizer can read.
     texts = ['a', 'b', ' ', 'c', None, 'd', 'e \ud83d']
