@@ -39,8 +39,6 @@ def labeled(seed):
 class Model:
     """A table of embeddings, in which every letter is a token."""
 
-    name = 'toy'
-
     def __init__(self):
         table = np.random.default_rng(0).standard_normal((256, 24))
         self.params = {'encoder': {'embedding': table.astype(np.float32)}}

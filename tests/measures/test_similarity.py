@@ -63,13 +63,6 @@ def test_unbiased_cka_as_defined():
     assert similarity.unbiased_cka(FIRST_ND, SECOND_ND) == pytest.approx(expected)
 
 
-def test_only_the_unbiased_cka_of_unrelated_vectors_is_near_0():
-    pairs = RNG.normal(size=(40, 2, 30, 60))
-    biased = np.mean([similarity.linear_cka(*pair) for pair in pairs])
-    unbiased = np.mean([similarity.unbiased_cka(*pair) for pair in pairs])
-    assert biased > 0.6 and abs(unbiased) < 0.02
-
-
 def test_the_map_has_all_pairs():
     layers = [FIRST_ND, SECOND_ND, np.tanh(FIRST_ND)]
     found_RC = similarity.similarity_map(layers, layers[:2])
