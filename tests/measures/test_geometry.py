@@ -13,19 +13,8 @@ from jepa_text.measures import class_geometry, cloud, geometry, neighbors
 
 RNG = np.random.default_rng(0)
 CLOUD_ND = RNG.normal(size=(200, 12)) @ np.diag(np.geomspace(3, 0.1, 12)) + 0.5
-SCALARS = [
-    geometry.uniformity,
-    geometry.effective_rank,
-    geometry.rankme,
-    geometry.spectral_entropy,
-    geometry.stable_rank,
-    geometry.rank90,
-    geometry.anisotropy,
-    geometry.mean_cosine,
-    geometry.participation_ratio,
-    neighbors.intrinsic_dimension,
-]
-every = pytest.mark.parametrize('measure', SCALARS, ids=lambda f: f.__name__)
+METRICS = geometry.METRICS
+every = pytest.mark.parametrize('measure', METRICS.values(), ids=METRICS)
 
 
 @every
@@ -116,7 +105,7 @@ def test_measures_against_scipy_and_scikit_learn():
         participation_ratio=1 / np.sum(shares**2),
         anisotropy=raw[0] ** 2 / np.sum(raw**2),
     )
-    found = {name: geometry.METRICS[name](CLOUD_ND) for name in expected}
+    found = {name: METRICS[name](CLOUD_ND) for name in expected}
     assert found == pytest.approx(expected)
     variances = geometry.eigenspectrum(CLOUD_ND)
     np.testing.assert_allclose(variances / variances.sum(), shares)
@@ -137,7 +126,7 @@ CLOSED = {
 @pytest.mark.parametrize('name', CLOSED)
 def test_closed_forms(name):
     rows_ND, expected = CLOSED[name]
-    found = geometry.summary(rows_ND, {name: geometry.METRICS[name] for name in expected})
+    found = geometry.summary(rows_ND, {name: METRICS[name] for name in expected})
     assert found == pytest.approx(expected, abs=1e-9)
 
 
@@ -145,7 +134,7 @@ def test_closed_forms(name):
 @pytest.mark.parametrize('rows', [2, 7, 1000])
 def test_equal_rows_have_the_stated_values(rows, value):
     rows_ND = np.full((rows, 6), value, np.float32)
-    result = {name: measure(rows_ND) for name, measure in geometry.METRICS.items()}
+    result = {name: measure(rows_ND) for name, measure in METRICS.items()}
     ones = dict.fromkeys(('mean_cosine', 'rankme', 'anisotropy'), 1)
     assert result == pytest.approx(dict.fromkeys(result, 0) | ones, abs=1e-12)
 
@@ -153,12 +142,12 @@ def test_equal_rows_have_the_stated_values(rows, value):
 @pytest.mark.parametrize('count', [2, 3, 11, 12])
 def test_too_few_rows_for_a_measure_are_refused_by_name(count):
     few_ND = CLOUD_ND[:count]
-    needed = {name: geometry.NEEDED_ROWS.get(name, 3) for name in geometry.METRICS}
+    needed = {name: geometry.NEEDED_ROWS.get(name, 3) for name in METRICS}
     lacking = [f'{name} {rows}' for name, rows in needed.items() if rows > count]
     if lacking:
         with pytest.raises(ValueError, match=f'Of {count} rows .*: {", ".join(lacking)}'):
             geometry.summary(few_ND)
-    enough = {n: m for n, m in geometry.METRICS.items() if needed[n] <= count}
+    enough = {n: m for n, m in METRICS.items() if needed[n] <= count}
     assert list(geometry.summary(few_ND, enough)) == list(enough)
 
 
