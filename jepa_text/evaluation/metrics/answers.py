@@ -42,25 +42,18 @@ def classes(gold, predicted, labels):
     mcc         Matthews correlation for any number of classes (Gorodkin 2004); 0 if gold
                 or predictions have one class only
     f1          F1 of labels[1], for two classes only; 0 if it never occurs
-
-    Raises ValueError for a class that is not among the labels.
     """
     metrics = base.extra('sklearn.metrics')
-    base.check_lengths(gold, predicted, 'labels')
     number = {label: index for index, label in enumerate(labels)}
-    if len(number) < len(labels) or not number:
-        raise ValueError(f'labels={list(labels)} must be unique and not empty.')
-    gold_N = _numbers(gold, number, 'gold')
-    predicted_N = _numbers(predicted, number, 'predicted')
-    right_N = (gold_N == predicted_N).astype(np.float64)
-    accuracy = float(metrics.accuracy_score(gold_N, predicted_N))
-    both = gold_N, predicted_N
+    both = [np.array([number[label] for label in side]) for side in (gold, predicted)]
+    right_N = (both[0] == both[1]).astype(np.float64)
+    accuracy = float(metrics.accuracy_score(*both))
     standard = {
         'accuracy': accuracy,
         'macro_f1': float(metrics.f1_score(*both, average='macro', zero_division=0)),
         'mcc': float(metrics.matthews_corrcoef(*both)) if np.ptp(both) else 0.0,
     }
-    if len(number) == 2:
+    if len(labels) == 2:
         second = dict(labels=[1], average='macro', zero_division=0)
         standard['f1'] = float(metrics.f1_score(*both, **second))
     return base.Measured(standard, {'accuracy': accuracy}, {'accuracy': right_N})
@@ -75,19 +68,20 @@ def scores(gold, predicted):
     By scipy; 0 for predictions that are all equal. An instance's value is its influence
     on the correlation (measures/correlations.py): the mean over instances is the
     correlation, and an interval of the mean is one of the correlation.
-    Raises ValueError for values that are not finite, fewer than two instances, and gold
-    scores that are all equal, for which the correlation is undefined.
+    Raises ValueError for predictions that are not finite, and for gold scores that are
+    all equal, for which the correlation is undefined.
     """
-    base.check_lengths(gold, predicted, 'scores')
-    gold_N = np.asarray(gold, np.float64)
-    predicted_N = np.asarray(predicted, np.float64)
-    base.check_finite(gold_N, 'gold scores')
-    base.check_finite(predicted_N, 'predicted scores')
-    if gold_N.ndim != 1 or predicted_N.ndim != 1 or np.ptp(gold_N) == 0:
+    gold_N, predicted_N = np.asarray(gold, np.float64), np.asarray(predicted, np.float64)
+    bad_M = np.flatnonzero(~np.isfinite(predicted_N))
+    if len(bad_M):
         raise ValueError(
-            f'{len(gold_N)} gold scores between {gold_N.min()} and {gold_N.max()}, of '
-            f'shape {gold_N.shape}: a correlation needs one number per instance, and '
-            'gold scores that are not all equal.'
+            f'predicted scores: {len(bad_M)} of {len(predicted_N)} values are not finite, '
+            f'the first is {predicted_N[bad_M[0]]} at instance {bad_M[0]}.'
+        )
+    if np.ptp(gold_N) == 0:
+        raise ValueError(
+            f'{len(gold_N)} gold scores are {gold_N[0]}: a correlation needs gold scores '
+            'that are not all equal.'
         )
     per_instance = {'spearman': np.zeros(len(gold_N)), 'pearson': np.zeros(len(gold_N))}
     standard = {'spearman': 0.0, 'pearson': 0.0}
@@ -115,32 +109,14 @@ def cloze(rank_N, log_likelihood_N=None, is_open=False):
     mrr                 mean of 1 / rank, if all ranks are finite
     accuracy@10         share of ranks up to 10, for open candidates
     log_likelihood      mean
-
-    Raises ValueError for ranks below 1 and log-likelihoods that are not finite.
     """
     rank_N = np.asarray(rank_N, np.float64)
-    if not len(rank_N) or np.isnan(rank_N).any() or rank_N.min() < 1:
-        raise ValueError(
-            f'{len(rank_N)} ranks were given: at least one is needed, each at least 1.'
-        )
     values = {'accuracy': (rank_N == 1).astype(np.float64)}
     if np.isfinite(rank_N).all():
         values['mrr'] = 1 / rank_N
     if is_open:
         values[f'accuracy@{DEPTH}'] = (rank_N <= DEPTH).astype(np.float64)
     if log_likelihood_N is not None:
-        base.check_lengths(rank_N, log_likelihood_N, 'ranks')
-        base.check_finite(np.asarray(log_likelihood_N), 'log-likelihoods')
         values['log_likelihood'] = np.asarray(log_likelihood_N, np.float64)
     standard = {name: float(values_N.mean()) for name, values_N in values.items()}
     return base.Measured(standard, {'accuracy': standard['accuracy']}, values)
-
-
-def _numbers(labels, number, which):
-    for index, label in enumerate(labels):
-        if label not in number:
-            raise ValueError(
-                f'{which} label {index} is {label!r}, but must be one of: '
-                f'{", ".join(map(repr, number))}.'
-            )
-    return np.array([number[label] for label in labels])

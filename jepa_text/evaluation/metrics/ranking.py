@@ -27,11 +27,9 @@ def measure(qrels, run):
     float32) the larger document id comes first. A document with the id of the query does
     not count, unless it is judged relevant (`without_itself`). A query that the run
     lacks, or without a relevant document, counts as 0. Instances are the queries of
-    `qrels`, in order. Raises ValueError for queries of the run that `qrels` lacks and for
-    scores that are not finite.
+    `qrels`, in order; all queries of the run are among them.
     """
     ir_measures = base.extra('ir_measures')
-    qrels = _checked(qrels, run)
     run = {query: without_itself(query, run[query], qrels[query]) for query in run}
     names = {
         ir_measures.nDCG @ 10: 'ndcg@10',
@@ -65,31 +63,6 @@ def without_itself(query, scores, judged):
     if judged.get(query, 0) >= 1:
         return scores
     return {document: scores[document] for document in scores if document != query}
-
-
-def _checked(qrels, run):
-    """Returns the qrels with relevance as int; raises ValueError for invalid input."""
-    if not qrels:
-        raise ValueError('qrels are empty: at least one query is needed.')
-    unknown = [query for query in run if query not in qrels]
-    if unknown:
-        raise ValueError(
-            f'The run has {len(unknown)} queries that are missing from the qrels, such '
-            f'as {unknown[0]!r}: measure it with the qrels of its own split.'
-        )
-    for query, scores in run.items():
-        scores_M = np.array(list(scores.values()), np.float64)
-        base.check_finite(scores_M, f'scores of query {query!r}')
-    checked = {}
-    for query, judged in qrels.items():
-        for document, relevance in judged.items():
-            if not float(relevance).is_integer():
-                raise ValueError(
-                    f'qrels of {query!r}: the relevance of {document!r} is {relevance}, '
-                    'but must be an integer.'
-                )
-        checked[query] = {document: int(value) for document, value in judged.items()}
-    return checked
 
 
 def _truncated_ndcg(judged, scores):

@@ -29,10 +29,7 @@ def measure(references, predicted, positions=None):
     paper: token_f1           F1 of the token positions of the first reference and of the
                               prediction, where {} is {0} (arXiv 2507.00994, section 3);
                               absent without `positions`
-
-    Raises ValueError for lengths that differ.
     """
-    base.check_lengths(references, predicted, 'questions')
     texts = list(map(_texts, references))
     has_answer_N = np.array(list(map(bool, texts)))
     scores = {'em': exact_match, 'f1': word_f1}
@@ -50,7 +47,7 @@ def measure(references, predicted, positions=None):
                 standard[side + name] = float(values_N[chosen_N].mean())
     paper = {}
     if positions is not None:
-        per_instance['paper_token_f1'] = _position_f1(*positions, len(texts))
+        per_instance['paper_token_f1'] = _position_f1(*positions)
         paper['token_f1'] = float(per_instance['paper_token_f1'].mean())
     return base.Measured(standard, paper, per_instance)
 
@@ -93,12 +90,7 @@ def _best(score, answer, texts):
     return max(score(answer, text) for text in known or [''])
 
 
-def _position_f1(gold, predicted, count):
-    if len(gold) != count or len(predicted) != count:
-        raise ValueError(
-            f'{len(gold)} gold and {len(predicted)} predicted sets of positions, but '
-            f'there are {count} questions: each needs one of both.'
-        )
+def _position_f1(gold, predicted):
     # The paper's {0}: F1 is 1 if there is no answer and none is predicted.
     sides = [[set(answer) or {0} for answer in side] for side in (gold, predicted)]
     return np.array([2 * len(g & p) / (len(g) + len(p)) for g, p in zip(*sides)])

@@ -28,10 +28,9 @@ def measure(gold, predicted, labels=()):
                       boundaries; it is 1 for a sentence of correct O tags
 
     `labels` are all tags of the task: none are entities if one of these is not in IOB2.
-    Raises ValueError for numbers of words that differ, a sentence without words, gold
-    entities that do not start with B-, and gold tags of which only some are in IOB2.
+    Raises ValueError for gold entities that do not start with B-, and for gold tags of
+    which only some are in IOB2.
     """
-    _check(gold, predicted)
     lengths_N = [len(sentence) for sentence in gold]
     names, tag_M = np.unique(
         [tag for side in (gold, predicted) for sentence in side for tag in sentence],
@@ -44,7 +43,7 @@ def measure(gold, predicted, labels=()):
     # Long sentences count more: the accuracy is a ratio of two sums over sentences.
     excess_N = np.bincount(sentence_M, is_right_M - accuracy)
     influence_N = accuracy + excess_N / np.mean(lengths_N)
-    is_iob2 = all(map(IOB2.fullmatch, labels)) and _has_entities(gold, predicted)
+    is_iob2 = all(map(IOB2.fullmatch, labels)) and _has_entities(gold)
     standard = {
         **(_entities(gold, predicted) if is_iob2 else {}),
         'token_accuracy': accuracy,
@@ -57,31 +56,10 @@ def measure(gold, predicted, labels=()):
     )
 
 
-def _check(gold, predicted):
-    base.check_lengths(gold, predicted, 'sentences')
-    for index, (ours, theirs) in enumerate(zip(gold, predicted)):
-        if len(ours) != len(theirs) or not len(ours):
-            raise ValueError(
-                f'Sentence {index} has {len(ours)} gold and {len(theirs)} predicted '
-                'tags: the numbers must be equal and above 0.'
-            )
-        invalid = [tag for tag in (*ours, *theirs) if not isinstance(tag, str)]
-        if invalid:
-            raise ValueError(
-                f'Sentence {index} has the tag {invalid[0]!r}: tags must be strings.'
-            )
-
-
-def _has_entities(gold, predicted):
+def _has_entities(gold):
     """Returns whether the tags are in IOB2; raises ValueError for inconsistent tags."""
     if not are_entities(gold, 'gold sentence {}'.format):
         return False
-    invalid = [t for words in predicted for t in words if not IOB2.fullmatch(t)]
-    if invalid:
-        raise ValueError(
-            f'Gold tags are entity tags, but a predicted tag is {invalid[0]!r}: it must '
-            'be O or start with B- or I-.'
-        )
     for index, sentence in enumerate(gold):
         for before, tag in zip([OUTSIDE, *sentence], sentence):
             if tag.startswith('I-') and before[2:] != tag[2:]:
