@@ -37,13 +37,8 @@ class Question(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """A model's answer to a Question.
-
-    word              the likeliest candidate
-    rank              rank of the correct word, from 1: the number of candidates that are
-                      at least as likely
-    log_likelihood    of the correct word, in nats
-    """
+    """The likeliest candidate, and of the correct word its rank, from 1 (the number of
+    candidates that are at least as likely), and its log-likelihood in nats."""
 
     word: str
     rank: int
@@ -71,10 +66,7 @@ def split_at_mask(text, where):
 
 
 class Scorer:
-    """Answers questions by a load.Pretrained with an LM head.
-
-    Rows have at most `max_length` tokens.
-    """
+    """Answers questions in rows of at most `max_length` tokens by a load.Pretrained."""
 
     def __init__(self, model, max_length=None):
         model.check_fills()
@@ -84,9 +76,8 @@ class Scorer:
     def predict(self, questions):
         """Returns the Prediction for each question.
 
-        Raises ValueError for a word that the tokenizer does not know, or that has the
-        same tokens as another candidate; for an open question also if the answer is not a
-        single token.
+        Raises ValueError for a word that the tokenizer does not know, that has the same
+        tokens as another candidate, or that is no single token in an open question.
         """
         predictions = [None] * len(questions)
         scores = [{} for _ in questions]
@@ -111,10 +102,7 @@ class Scorer:
         return Prediction(word, int(np.sum(~(log_V < correct))), correct)
 
     def _rows(self, questions):
-        """Returns a base.Row for each different masked text of the questions.
-
-        Words that are masked alike share a row.
-        """
+        """Returns a base.Row for each different masked text of the questions."""
         texts = [q.before + word + q.after for q in questions for word in q.words]
         read = iter(self.reader.encode(texts))
         rows = []
@@ -138,7 +126,6 @@ class Scorer:
         return rows
 
     def _token_positions(self, question, word, ids, offsets):
-        """Returns the positions of a word's tokens in its text."""
         start, text = len(question.before), question.before + word + question.after
         stop = start + len(word)
         positions = np.flatnonzero((offsets[:, 1] > start) & (offsets[:, 0] < stop))
@@ -164,11 +151,8 @@ class Scorer:
         return positions
 
     def _masked_row(self, ids, positions):
-        """Returns (tokens of the row, positions of its masks).
-
-        The row is the whole text, or as much as fits, with the mask in the middle if
-        possible.
-        """
+        """Returns (tokens of the row, positions of its masks): the whole text, or as much
+        as fits, with the mask in the middle if possible."""
         limit, count = self.reader.room, len(positions)
         start = positions[0] - (limit - count) // 2
         start = np.clip(start, 0, max(0, len(ids) - limit))
@@ -215,7 +199,6 @@ class Scorer:
 
 
 def _of_candidates(question, log_likelihoods):
-    """Returns the Prediction of {index of a candidate: log-likelihood}."""
     correct = log_likelihoods[question.answer]
     best = max(sorted(log_likelihoods), key=log_likelihoods.get)
     # Negated, so that NaN counts as likelier.

@@ -88,11 +88,8 @@ class Finetuning:
         return adam.adamw(**options, weight_decay=self.weight_decay, momentum_dtype=dtype)
 
     def factors(self):
-        """Returns factor_T, float32: the schedule as factors of the learning rate.
-
-        Linear warmup from 0, which is then the factor of the first step, and linear decay
-        to 0.
-        """
+        """Returns factor_T, float32: the schedule as factors of the learning rate, a
+        linear warmup from 0, the factor of the first step, and linear decay to 0."""
         warm = round(self.warmup_fraction * self.steps)
         step_T = np.arange(self.steps, dtype=np.float64)
         rise_T = step_T / max(1, warm)

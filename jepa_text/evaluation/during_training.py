@@ -22,10 +22,7 @@ _MEAN = labels.Labels(pool='mean')
 
 
 def make(recipe, section):
-    """Returns the Prober of a run; None without tasks or evaluations.
-
-    Raises ValueError for a task without labels, and all errors of reading a task.
-    """
+    """Returns the Prober of a run; None without tasks or evaluations."""
     if not section.every_steps or not section.tasks:
         return None
     probed = [build(section_of(text)) for text in section.tasks]
@@ -44,7 +41,7 @@ class Prober:
     """Logistic regression on mean vectors of frozen encoders.
 
     It is fitted on at most LEARNED training examples and scored on at most SCORED
-    validation examples, which are the same at every step. The test set is not used.
+    validation examples, the same at every step. The test set is not used.
     """
 
     def __init__(self, recipe, probed, every):

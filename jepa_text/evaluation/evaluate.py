@@ -33,10 +33,8 @@ def evaluate(config, workdir, dry_run=False):
     """Trains and measures all members without results, and returns the summary.
 
     With `dry_run`, only prints what would be trained. Raises ValueError and
-    FileNotFoundError, before anything is trained, for invalid tasks and settings, folders
-    without a model, models that read fewer tokens than a row is to have, and models that
-    cannot fill masks if a task needs it. Raises RuntimeError if members failed, after all
-    results are written.
+    FileNotFoundError for what cannot be evaluated, before anything is trained, and
+    RuntimeError if members failed, after all results are written.
     """
     xla_flags.apply()
     config = schema.read(Config, schema.plain(config))
@@ -88,7 +86,6 @@ def evaluate(config, workdir, dry_run=False):
 
 
 def _at(groups, rate_of):
-    """Returns the groups whose members have the learning rate rate_of((model, task))."""
     return [g for g in groups if g.members[0].learning_rate == rate_of((g.model, g.task))]
 
 
@@ -100,7 +97,6 @@ def _chosen_rates(config, folder, groups):
 
 
 def _done(folder):
-    """Returns the keys of all lines."""
     return {
         grouping.key_of(line)
         for line in result_files.read(folder / result_files.FOLDER)[0]
@@ -189,10 +185,8 @@ def _steps(config, task):
 
 
 def tasks_of(config):
-    """Returns {name: task} of a Config, with as many examples as it says.
-
-    Raises ValueError for tasks that cannot be learned, and for names that are not unique.
-    """
+    """Returns {name: task} of a Config, with as many examples as it says; raises
+    ValueError for tasks that cannot be learned."""
     tasks = {task.name: task for task in map(examiner.task_of, config.tasks)}
     sampled = {name: examiner.sampled(task, config) for name, task in tasks.items()}
     for task in sampled.values():
@@ -235,8 +229,8 @@ def summarize(config, tasks, folder, groups, failed, facts):
     """Summarizes the lines of these groups, and writes the summary and the page.
 
     Lines of other settings, which the folder may contain too, are counted and left out.
-    `facts` are {model: load.trained}.
-    Returns {'lines', 'chosen', 'compared', 'instances', 'damaged', 'failed'}.
+    `facts` are {model: load.trained}. Returns {'lines', 'chosen', 'compared',
+    'instances', 'damaged', 'failed'}.
     """
     lines, damaged = _lines(folder, groups)
     short = result_files.with_short_names(lines)

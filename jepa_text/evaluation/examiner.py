@@ -13,11 +13,10 @@ CONTROLS = 'controls'
 
 
 def task_of(section):
-    """Builds the task of a section, with a validation set.
+    """Builds the task of a section, with a validation set; with `zero_shot` in the
+    section, by zero_shot.task_of, with a test set only.
 
-    With `zero_shot` in the section, the task is made by zero_shot.task_of, with a test
-    set only. Otherwise says how many texts of the test set a trained model would know.
-    Raises ValueError for invalid tasks.
+    Otherwise says how many texts of the test set a trained model would know.
     """
     section = dict(section)
     options = section.pop('zero_shot', None) or None
@@ -93,10 +92,8 @@ def sampled(task, config):
 
 
 def measured_controls(examination, names, common):
-    """Returns [(config, outcome, per_instance, predictions)] of controls of a task.
-
-    `common` are the other fields of their configs.
-    """
+    """Returns [(config, outcome, per_instance, predictions)] of controls of a task;
+    `common` are the other fields of their configs."""
     # The bag of embeddings reads as much of a text as the model does.
     model = dataclasses.replace(examination.model, length=examination.max_length)
     return list(baselines.members(examination.task, common, names, model))

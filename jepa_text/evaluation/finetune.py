@@ -1,10 +1,5 @@
 """Fine-tuning of a grid of members on a task, and measuring on validation and test.
 
-For example:
-
-    examination = Examination(model, task, settings)
-    for member, outcome in examination.run(members): ...
-
 zero_shot.py and retrieving.py measure models on tasks in the same form.
 """
 
@@ -31,13 +26,8 @@ from jepa_text.settings import resolve
 
 
 class Outcome(NamedTuple):
-    """The result of a member.
-
-    outcome         as result_files.write takes it
-    per_instance    values of every test instance
-    predictions     for every test instance
-    params          the trained parameters with the head
-    """
+    """The result of a member: `outcome` as result_files.write takes it, values and
+    predictions of every test instance, and the trained parameters with the head."""
 
     outcome: dict
     per_instance: dict
@@ -48,8 +38,8 @@ class Outcome(NamedTuple):
 class Measurement:
     """A load.Pretrained on a task.Task, by a config.Finetuning.
 
-    config                        the part of the config that all members share
-    run(members, width)           yields (Member, Outcome) of each member
+    `config` is what the configs of all members share; `run(members, width)` yields
+    (Member, Outcome) of each member.
     """
 
     def __init__(self, model, task, settings):
@@ -197,10 +187,8 @@ class Examination(Measurement):
 
 
 def kind_of(task, settings, model=None):
-    """Returns the kind of a task (kinds/), configured by the settings.
-
-    Its head is that of the family of the `model`, where the settings are 'auto'.
-    """
+    """Returns the kind of a task (kinds/), configured by the settings; where they are
+    'auto', with the head of the family of the `model`."""
     if task.kind == 'retrieval':
         _check_retrieval(task)
         return with_head(labels.Vectors(), settings, model)
@@ -240,7 +228,6 @@ def with_head(kind, settings, model):
 
 
 def _check_retrieval(task):
-    """Raises ValueError for a task without pairs or validation queries."""
     if not task.pairs:
         raise ValueError(
             f'{task.name} has no training pairs: give a set with qrels/train, or '
@@ -266,8 +253,7 @@ def check_scores(task):
 
 
 def _labels(task):
-    """Returns all classes or tags of a task in order: its own if these are all, else with
-    tag O first."""
+    """Returns all classes or tags in order: the task's if these are all, else O first."""
     is_tags = task.kind == 'tags'
     train, validation, test = (
         Counter(map(str, itertools.chain(*part.target) if is_tags else part.target))

@@ -99,7 +99,6 @@ def _finetune(config, workdir):
 
 
 def _control_scores(members, metric):
-    """Returns the scores of examiner.measured_controls as text."""
     scores = {
         config['control']: outcome['test']['standard'].get(metric)
         for config, outcome, *_ in members

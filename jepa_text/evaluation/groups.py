@@ -54,10 +54,8 @@ class Group:
 
 
 def groups_of(config, tasks, stamps):
-    """Returns all groups in the order of training, model by model.
-
-    `stamps` are {model: load.fingerprint}.
-    """
+    """Returns all groups in the order of training, model by model; `stamps` are {model:
+    load.fingerprint}."""
     groups = []
     for path, (name, task) in itertools.product(config.models, tasks.items()):
         first = path == config.models[0]
@@ -101,12 +99,9 @@ def of_groups(lines, groups):
 
 
 def width_of(config):
-    """Returns how many members are one group.
-
-    The default is 1 on a CPU, where training one after another is faster, and elsewhere
-    one seed of each learning rate per device. It does not depend on memory, as a group is
-    the unit that is resumed.
-    """
+    """Returns how many members are one group, the unit that is resumed: by default 1 on a
+    CPU, where training one after another is faster, else one seed of each learning rate
+    per device."""
     if config.width:
         return config.width
     if jax.default_backend() == 'cpu':
@@ -138,11 +133,8 @@ def _contents(config, task, first):
 
 
 def _common(config, stamp, task, control, first):
-    """Returns a name for what the members of a model on a task share.
-
-    It depends on weights, data and settings, but not on their folders or on how many
-    members are trained together.
-    """
+    """Returns a name for what the members of a model on a task share: weights, data and
+    settings, but not their folders or how many members are trained together."""
     shared = [
         identity.VERSION,
         stamp,

@@ -23,10 +23,8 @@ _KNOWN = weakref.WeakKeyDictionary()
 
 
 def of(model):
-    """Returns a checksum of a load.Pretrained.
-
-    It covers the parameters of the encoder, the tokenizer and the input format.
-    """
+    """Returns a checksum of a load.Pretrained: the parameters of its encoder, its
+    tokenizer and its input format."""
     if model not in _KNOWN:
         inputs = VERSION, model.causal, model.begin, model.end, model.length
         parts = repr(model.network.encoder), repr(inputs), model.tokenizer.fingerprint

@@ -1,9 +1,5 @@
 """Probes of a study on vectors of held-out sentences, and their word-based controls.
 
-    make(...)             -> probes made of the sentences of any documents
-    controls_of(probe)    -> controls without a model: the largest class, TF-IDF
-    run(model, probes)    -> scores of a model and of the bag of its input embeddings
-
 A probe is logistic regression on mean-pooled frozen vectors. Its score is the balanced
 accuracy, i.e. the mean of the recall over classes, which is 1 / classes at chance. It is
 fitted and scored on sentences of different documents, all held out from pretraining, by
@@ -61,8 +57,6 @@ def make(documents, names, tokenizer, length, seed=0):
     names        of tasks/sentences.SETS
     length       sentences with more tokens are left out, so that models and controls read
                  the same text
-
-    Raises ValueError for an unknown name.
     """
     check(names)
     documents = list(islice(documents, _DOCUMENTS))
@@ -78,10 +72,8 @@ def make(documents, names, tokenizer, length, seed=0):
 
 
 def controls_of(probe):
-    """Returns {control: {'balanced', 'accuracy'}} without a model.
-
-    The largest class is the best constant prediction.
-    """
+    """Returns {control: {'balanced', 'accuracy'}} without a model; the largest class is
+    the best constant prediction."""
     counts = np.unique(probe.labels_N, return_counts=True)[1]
     largest = {
         'balanced': 1 / len(counts),
@@ -100,10 +92,8 @@ def controls_of(probe):
 
 
 def run(model, probes):
-    """Returns {representation/NAME: balanced accuracy, NAME_low, NAME_high, NAME_bag}.
-
-    NaN if vectors are not finite.
-    """
+    """Returns {representation/NAME: balanced accuracy, NAME_low, NAME_high, NAME_bag};
+    NaN if vectors are not finite."""
     values = {}
     for probe in probes:
         name = f'representation/{probe.name}'
@@ -180,7 +170,6 @@ def _folds(documents_N):
 
 
 def _score_vectors(probe, vectors_ND):
-    """Returns the score of vectors of all the texts; NaN if they are not finite."""
     if not np.isfinite(vectors_ND).all():
         return dict.fromkeys(('balanced', 'accuracy', 'low', 'high'), np.nan)
 

@@ -29,8 +29,8 @@ DIGITS = 7  # significant decimals of a cosine of float32 vectors
 def task_of(task, given):
     """Returns the task to be answered without training, under a name of its own.
 
-    These are scores of pairs, retrieval, and cloze tasks. Raises ValueError for others,
-    and if `given`, the option of the section, is not True.
+    Raises ValueError for others than scores of pairs, retrieval and cloze tasks, and if
+    `given`, the option of the section, is not True.
     """
     name = f'{task.name} zero-shot'
     if task.kind == 'retrieval' and given is True:
@@ -74,8 +74,7 @@ class Examination(finetune.Measurement):
     """Measures a model as it is, by the function of MEASURES for the kind of the task.
 
     Of pairs and retrieval, vectors are the model's own; a causal model reads causally, as
-    it was trained. Raises ValueError for a cloze task and a model that cannot fill masks
-    (Pretrained.check_fills), and as cloze.Scorer for words that it cannot score.
+    it was trained.
     """
 
     def __init__(self, model, task, settings):

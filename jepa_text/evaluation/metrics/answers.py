@@ -75,8 +75,8 @@ def scores(gold, predicted):
     bad_M = np.flatnonzero(~np.isfinite(predicted_N))
     if len(bad_M):
         raise ValueError(
-            f'predicted scores: {len(bad_M)} of {len(predicted_N)} values are not finite, '
-            f'the first is {predicted_N[bad_M[0]]} at instance {bad_M[0]}.'
+            f'predicted scores: {len(bad_M)} of {len(predicted_N)} values are not '
+            f'finite, the first is {predicted_N[bad_M[0]]} at instance {bad_M[0]}.'
         )
     if np.ptp(gold_N) == 0:
         raise ValueError(
