@@ -29,8 +29,7 @@ LARGEST, ALWAYS_ONE = 'largest class', 'always 1'
 def untrained(model, seed=0):
     """Returns a copy of a load.Pretrained with freshly initialized parameters.
 
-    Uses this package's initialization, also for models of other packages, whose own
-    initialization may differ.
+    Uses this package's initialization, also for models of other packages.
     """
     params = jax.jit(functools.partial(model.network.init, seed))()
     return dataclasses.replace(
@@ -39,18 +38,14 @@ def untrained(model, seed=0):
 
 
 def bag_of_embeddings(model, texts):
-    """Returns [N, D] float32: the mean embedding of each text's tokens.
-
-    Special tokens are included. Raises ValueError for a text without tokens.
-    """
+    """Returns [N, D] float32: the mean embedding of each text's tokens, special ones
+    included; raises ValueError for a text without tokens."""
     table_VD = np.asarray(jax.device_get(model.params['encoder']['embedding']))
     table_VD = table_VD.astype(np.float32)
     return np.stack([table_VD[model.row(text)].mean(axis=0) for text in texts])
 
 
 def word_lengths(texts):
-    """Returns [N, 2]: the number of words (at least 1) and of characters of each text.
-
-    For controls, which have no tokenizer.
-    """
+    """Returns [N, 2]: the numbers of words and of characters, each at least 1, of each
+    text."""
     return np.array([[max(1, len(words.words(t))), max(1, len(t))] for t in texts])

@@ -55,29 +55,25 @@ class Predictions(NamedTuple):
 
 
 def names(task, first=True):
-    """Returns the names of a model's controls on a task.
-
-    Of these, BAG alone needs a model; the others belong to the `first` of an evaluation.
-    """
+    """Returns the names of a model's controls on a task. BAG alone needs a model; the
+    others belong to the `first` of an evaluation."""
     known = _CONTROLS.get(task.kind, ())
     return tuple(name for name in known if first or name == controls.BAG)
 
 
 def predict(task, control, model=None):
-    """Returns the Predictions of a control of a task that has a validation set.
-
-    `model`, a load.Pretrained, is needed for the bag of embeddings only.
-    """
+    """Returns the Predictions of a control of a task that has a validation set; `model`,
+    a load.Pretrained, is needed for the bag of embeddings only."""
     return _CONTROLS[task.kind][control](task, model)
 
 
 def probe(task, seed=0):
-    """Returns (answers, cosines): the probe of TF-IDF for the test set of a task.
+    """Returns (answers, cosines): the TF-IDF control of `predict` for the test set of a
+    task without a validation set.
 
-    It is the control of `predict`, for a task without a validation set, of classes or of
-    scores of pairs. Classes, as text, with the hyperparameters that are best on
-    `probes.held_out` of the training set, fitted on all of it, and None; or scores, [N],
-    and the cosines of the pairs.
+    Of classes, as text, with the hyperparameters that are best on `probes.held_out` of
+    the training set, fitted on all of it, and None; or of scores of pairs, [N], and the
+    cosines of the pairs.
     """
     whole = dataclasses.replace(task, validation=task.train)
     if task.kind == 'scores':
@@ -99,11 +95,11 @@ def probe(task, seed=0):
 
 
 def members(task, settings, chosen, model=None):
-    """Yields (config, outcome, per_instance, predictions) of each `chosen` control.
+    """Yields (config, outcome, per_instance, predictions) of each `chosen` control, for
+    result_files.write.
 
-    They are the arguments of result_files.write. `settings` are the remaining fields of a
-    config, such as data_revision. Controls are deterministic, so their learning rate and
-    seed are 0.
+    `settings` are the remaining fields of a config, such as data_revision. Controls are
+    deterministic, so their learning rate and seed are 0.
     """
     began, runs = time.monotonic(), {}
     if task.kind == 'retrieval':
@@ -137,11 +133,8 @@ def members(task, settings, chosen, model=None):
 
 
 def measure(task, split, answers):
-    """Returns the metrics.base.Measured of a control's predictions on 'validation' or
-    'test'.
-
-    Spans are measured by the standard definitions only: predictions are text, not tokens.
-    """
+    """Returns the Measured of a control's predictions on 'validation' or 'test': spans by
+    the standard definitions only, as predictions are text, not tokens."""
     if task.kind == 'retrieval':
         target = task.qrels if split == 'test' else task.validation_qrels
     else:
@@ -159,7 +152,6 @@ def _of_both(task, answers_of, **chosen):
 
 
 def _constant(task, answer):
-    """Predictions of the same answer for all examples."""
     return _of_both(task, lambda part: [answer] * len(part))
 
 
@@ -183,10 +175,8 @@ def _bag_classes(task, model):
 
 
 def _likeliest(fits):
-    """Returns the Predictions under which validation labels are likeliest.
-
-    The likelihood is less noisy than the accuracy.
-    """
+    """Returns the Predictions under which validation labels are likeliest, which is less
+    noisy than the accuracy."""
     return max(fits, key=lambda fit: fit[0])[1]
 
 

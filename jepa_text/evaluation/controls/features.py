@@ -11,10 +11,8 @@ from jepa_text.measures import probes
 
 
 def tf_idf(task, grams):
-    """Returns [(first, second or None)] for train, validation and test: sparse TF-IDF.
-
-    See `vectorizer`. Of a zero-shot task, for the test texts only, over their terms.
-    """
+    """Returns [(first, second or None)] for train, validation and test: sparse TF-IDF. Of
+    a zero-shot task, for the test texts only, over their terms."""
     known = (task.train if len(task.train) else task.test).texts()
     return _encode_parts(task, vectorizer(known, grams, task.name).transform)
 
@@ -23,8 +21,7 @@ def vectorizer(known, grams=1, where='TF-IDF', max_words=None):
     """Returns a scikit-learn TfidfVectorizer, with sublinear counts, fitted on texts.
 
     Over all `words.terms` of the texts, or the `max_words` that occur in most of them; if
-    `grams` is 2, also over word bigrams that occur in at least two texts. Raises
-    ValueError, with the place `where`, if no text contains a word.
+    `grams` is 2, also over word bigrams that occur in at least two texts.
     """
     text = base.extra('sklearn.feature_extraction.text')
     if not any(map(words.words, known)):

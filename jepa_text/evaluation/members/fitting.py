@@ -1,10 +1,7 @@
 """Members on devices: how many fit into their memory, and how they are spread over them.
 
-By XLA's memory analysis
-
-    parameters, moments, gradients, activations of a step on the longest row <= limit
-
-If not all members fit, two programs are compiled to estimate the memory per member.
+By XLA's memory analysis of a step on the longest row. If not all members fit, two
+programs are compiled to estimate the memory per member.
 """
 
 import jax
@@ -15,10 +12,8 @@ from jepa_text.running import compilation
 
 
 def memory_limit():
-    """Returns the usable bytes of each device; None if a device reports no limit.
-
-    CPUs report none, as they use the memory of the host.
-    """
+    """Returns the usable bytes of each device; None if a device, such as a CPU, reports
+    no limit."""
     limits = [
         (device.memory_stats() or {}).get('bytes_limit') for device in jax.devices()
     ]

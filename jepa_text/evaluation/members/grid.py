@@ -43,9 +43,8 @@ class Member(NamedTuple):
 
 
 def orders(count, seed, steps, batch_size):
-    """Returns index_TB, the rows of each batch: a random permutation per epoch.
-
-    It is drawn by the seed. The last batch of an epoch is padded with -1.
+    """Returns index_TB, the rows of each batch: a random permutation per epoch, drawn by
+    the seed. The last batch of an epoch is padded with -1.
 
     >>> orders(3, seed=0, steps=2, batch_size=2).tolist()
     [[2, 0], [1, -1]]
@@ -140,10 +139,8 @@ class Grid:
         return self.program(count, used, shape).lower(state, rate_S, batch)
 
     def shape(self, rows):
-        """Returns the packed.Shape of the batches of these rows, for all members.
-
-        None if padding costs no more, or batches are in microbatches.
-        """
+        """Returns the packed.Shape of the batches of these rows, for all members; None if
+        padding costs no more, or batches are in microbatches."""
         steps, size = self.recipe.steps, self.recipe.batch_size
         if self.recipe.microbatches > 1:
             return None
@@ -153,10 +150,8 @@ class Grid:
         return packed.shape_of(lengths_N, index_TB, self.maximum, width)
 
     def _used_tokens(self, rows):
-        """Returns the InUse of the rows; None to train the table as it is.
-
-        So it is in paper_bf16, whose decay is rounded at each step.
-        """
+        """Returns the InUse of the rows; None to train the table as it is, as in
+        paper_bf16, whose decay is rounded at each step."""
         table_VD = self.encoder_params[EMBEDDING]
         if self.recipe.precision == 'paper_bf16':
             return None
@@ -225,10 +220,8 @@ class Grid:
 
 @memo.memoize
 def program(network, kind, recipe, count, texts):
-    """Returns the compiled step of `count` members, with at most `texts` per row.
-
-    Grids of models with equal networks share it.
-    """
+    """Returns the compiled step of `count` members, with at most `texts` per row; grids
+    of models with equal networks share it."""
     one = functools.partial(step, network, kind, recipe)
     one = attend.with_max_documents(texts, one)
     axes = dict(in_axes=((0, 0, 0, None), 0, 0), out_axes=((0, 0, 0, None), 0))
@@ -306,12 +299,8 @@ def with_unit_norm(params):
 
 
 class InUse(NamedTuple):
-    """The tokens that occur in the training set.
-
-    used_U     their ids, in order
-    index_V    index into used_U of each token of the vocabulary; arbitrary for unused
-               tokens
-    """
+    """The ids of the tokens that occur in the training set, in order, and the index among
+    these of each token of the vocabulary, arbitrary for unused ones."""
 
     used_U: np.ndarray
     index_V: np.ndarray
@@ -332,11 +321,9 @@ def in_use(batches, size):
 
 
 def decay_factor(rate, factors, weight_decay):
-    """Returns the factor by which weight decay alone scales a parameter over all steps.
-
-    The product over steps t of 1 - rate * factors[t] * weight_decay (Loshchilov & Hutter
-    2019, algorithm 2).
-    """
+    """Returns the factor by which weight decay alone scales a parameter over all steps:
+    the product of 1 - rate * factors[t] * weight_decay (Loshchilov & Hutter 2019,
+    algorithm 2)."""
     steps_T = 1 - float(rate) * np.asarray(factors, np.float64) * weight_decay
     with np.errstate(over='ignore'):  # such a member is reported as not finite
         return np.float32(np.prod(steps_T))

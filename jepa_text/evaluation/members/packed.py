@@ -22,10 +22,8 @@ COMPILED = 8  # numbers of rows, at equal distances, that a batch can have
 
 
 class Shape(NamedTuple):
-    """Shape of the largest packed encoder input of the batches.
-
-    A smaller batch has fewer `rows`: see `of`. `texts` is the maximum per row.
-    """
+    """Shape of the largest packed encoder input of the batches, with at most `texts` per
+    row; a smaller batch has fewer `rows`."""
 
     rows: int
     length: int

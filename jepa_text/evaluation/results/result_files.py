@@ -26,7 +26,7 @@ MODES = ('standard', 'paper')
 
 
 def name_of(config):
-    """Returns the file name of a member: task, model, learning rate, seed and checksum.
+    """Returns the file name of a member.
 
     >>> config = dict(model='hf:a/b', task='sst2', learning_rate=1e-5, seed=3, item='x')
     >>> name_of(config)
@@ -52,8 +52,6 @@ def write(folder, config, outcome, per_instance=None, predictions=None):
                     not finite; NaN is written as null
     per_instance    {metric: [N]} of the test set, as in metrics.base.Measured
     predictions     [N], or {query: {document: score}}
-
-    Raises ValueError for columns of different lengths.
     """
     folder, name = Path(folder), name_of(config)
     folder.mkdir(parents=True, exist_ok=True)
@@ -70,10 +68,8 @@ def write(folder, config, outcome, per_instance=None, predictions=None):
 
 
 def read(folder):
-    """Returns ([line of each member], {file: error message}).
-
-    If two files are of one member, the first by name counts and the other is reported.
-    """
+    """Returns ([line of each member], {file: error message}); of two files of one member,
+    the first by name counts and the other is reported."""
     lines, damaged, known = [], {}, {}
     for path in sorted(Path(folder).glob('*.json')):
         try:
@@ -90,9 +86,8 @@ def read(folder):
 
 
 def with_short_names(lines):
-    """Returns the lines with models named by the last part of their path, if unique.
-
-    Pages and tables are shared, and other readers do not need this machine's folders.
+    """Returns the lines with models named by the last part of their path, if unique:
+    other readers do not need this machine's folders.
 
     >>> names = ('runs/mlm', 'runs/mlm, bag of embeddings', 'hf:a/MiniLM', 'TF-IDF')
     >>> [line['model'] for line in with_short_names([{'model': name} for name in names])]

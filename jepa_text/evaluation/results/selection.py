@@ -64,10 +64,8 @@ class Chosen:
     sensitivity: float
 
     def values(self, side='test', by=None, metric=None):
-        """Returns {seed: value} of the selected members, for any metric in their lines.
-
-        Raises ValueError for a metric that a member lacks.
-        """
+        """Returns {seed: value} of the selected members, for any metric in their lines;
+        raises ValueError for a metric that a member lacks."""
         by, metric = by or self.by, metric or self.metric
         values = {line['seed']: value(line, side, by, metric) for line in self.members}
         for line in self.members:
@@ -86,13 +84,14 @@ class Chosen:
 
 
 def select(lines, *, by='standard', rates=(0.0, math.inf)):
-    """Returns one Chosen per model and task, in the order of the lines.
+    """Returns one Chosen per model and task, in the order of the lines, by validation
+    only.
 
     by       'standard' or 'paper': the definitions of the selection metric
     rates    lowest and highest rate that `sensitivity` covers
 
-    Only validation is used. Raises ValueError for two lines of one member, and members of
-    one model and task that differ in more than learning rate and seed.
+    Raises ValueError for members of one model and task that differ in more than learning
+    rate and seed.
     """
     resolve.check_choice('by', by, MODES)
     groups = {}
@@ -102,10 +101,8 @@ def select(lines, *, by='standard', rates=(0.0, math.inf)):
 
 
 class Comparison(NamedTuple):
-    """Two models on a task, over the seeds that both have (first - second).
-
-    p    after Holm's correction over all comparisons
-    """
+    """Two models on a task, over the seeds that both have (first - second); `p` is after
+    Holm's correction over all comparisons."""
 
     task: str
     first: str
@@ -153,9 +150,7 @@ def metric_of(line, by='standard'):
 
 def value(line, side, by, metric):
     """Returns a metric of a member; None if it is not finite, or collapsed and missing.
-
-    Raises ValueError if a member with status 'done' has no such value.
-    """
+    Raises ValueError if a member with status 'done' has no such value."""
     number = ((line[side] or {}).get(by) or {}).get(metric)
     if line['status'] == 'not finite':
         return None

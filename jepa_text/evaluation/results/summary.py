@@ -78,9 +78,8 @@ def over_instances(folder, chosen, clusters):
     """Returns {(model, task): Interval} over seeds and instances of the metric of `rows`,
     for description and not for tests.
 
-    Only for models whose side files contain per-instance values of the metric. `clusters`
-    are {task: columns of texts} of the test instances that depend on each other
-    (statistics.variance).
+    Only for models whose side files have its values per instance. `clusters` are {task:
+    columns of texts} of test instances that depend on each other (statistics.variance).
     """
     intervals = {}
     for choice in chosen:

@@ -64,10 +64,8 @@ def split_queries(qrels, share, seed):
 
 
 def shared_texts(task):
-    """Counts the test queries whose text is also that of a training pair's query.
-
-    Texts that differ only in whitespace are the same text.
-    """
+    """Counts the test queries whose text is also that of a training pair's query;
+    whitespace makes no difference."""
     known = {tasks.normalize_spaces(query) for query, _ in task.pairs}
     return sum(
         tasks.normalize_spaces(task.queries[query]) in known for query in task.qrels
@@ -87,8 +85,7 @@ def read_texts(files, template, wanted=None):
     """Reads {id: text} from files, only of the ids `wanted` if it is not None.
 
     `template` is filled with the fields of a row, e.g. '{title} {text}'; a missing title
-    is ''. Raises ValueError for a missing or duplicate id, and for a field that a row
-    lacks.
+    is ''. Raises ValueError for a missing or duplicate id, and for a missing field.
     """
     texts = {}
     for where, row in _rows(files):
@@ -112,11 +109,8 @@ def _rows(files):
 
 
 def read_qrels(files):
-    """Reads {query: {document: score}} from files of judgments.
-
-    Raises ValueError for a score that is not an integer, and for a pair with two
-    different scores.
-    """
+    """Reads {query: {document: score}} from files of judgments; raises ValueError for a
+    score that is not an integer, and for a pair with two different scores."""
     qrels = {}
     for where, row in _rows(files):
         query = str(_value(row, QUERY_IDS, where))
@@ -138,10 +132,8 @@ def read_qrels(files):
 
 
 def find_files(path, where_qrels=''):
-    """Finds the Files of a set in a folder, or by a name on the hub.
-
-    Raises FileNotFoundError for a missing part.
-    """
+    """Finds the Files of a set in a folder, or by a name on the hub; raises
+    FileNotFoundError for a missing part."""
     if hub.is_name(path):
         name, at, revision = path.partition('@')
         files = _on_hub(name, at + revision, where_qrels or f'{name}-qrels')
@@ -177,8 +169,7 @@ def read_queries(files, template, where):
     """Reads ({query: text}, {split: {query: {document: score}}}) of Files; `template`
     makes the text of a query.
 
-    Raises ValueError if the qrels name unknown queries, or if no query of a split has a
-    relevant document.
+    Raises ValueError for qrels of unknown queries, or without any relevant document.
     """
     if not files.queries:
         return _read_passages(files.qrels, template)
@@ -216,10 +207,8 @@ def check_known(judged, known, what, where):
 
 
 def _check_relevant(qrels, where):
-    """Raises ValueError if no query of a split has a relevant document.
-
-    Warns of queries without one, which count as 0.
-    """
+    """Raises ValueError if no query of a split has a relevant document, and warns of
+    queries without one, which count as 0."""
     bare = [q for q, scores in qrels.items() if max(scores.values(), default=0) < 1]
     if len(bare) == len(qrels):
         raise ValueError(
@@ -257,10 +246,8 @@ def _value(row, usual, where):
 
 
 def fill_template(template, row, where):
-    """Fills the template with a row's fields.
-
-    Raises ValueError for a missing field and for text that is not valid Unicode.
-    """
+    """Fills the template with a row's fields; raises ValueError for a missing field and
+    for text that is not valid Unicode."""
     try:
         values = {key: '' if value is None else value for key, value in row.items()}
         text = template.format(**({'title': ''} | values)).strip()

@@ -13,10 +13,8 @@ _BOOLEANS = {'true': True, 'false': False}
 
 
 def scores(values, where):
-    """Converts numbers or their spellings to float64.
-
-    Raises ValueError at the first value that is not a finite number.
-    """
+    """Converts numbers or their spellings to float64; raises ValueError at the first
+    value that is not a finite number."""
     numbers = []
     for number, value in enumerate(values, 1):
         try:

@@ -101,10 +101,8 @@ class Task:
 
 
 def named_set(kind, sets, task, path, own):
-    """Returns the set that `task` names; `own` if it is '', for a set at `path`.
-
-    Raises ValueError for an unknown name, and if there is neither a name nor a path.
-    """
+    """Returns the set that `task` names; `own` if it is '', for a set at `path`. Raises
+    ValueError for an unknown name, and without a name or a path."""
     if task:
         resolve.check_choice(f'{kind}: task', task, sets)
     elif not path:
@@ -113,10 +111,8 @@ def named_set(kind, sets, task, path, own):
 
 
 def examples(first, second=None, target=None, where='the task'):
-    """Makes Examples of those with no empty text, and warns of how many were dropped.
-
-    Raises ValueError if fewer than four are left.
-    """
+    """Makes Examples of those with no empty text, and warns of how many were dropped;
+    raises ValueError if fewer than four are left."""
     pairs = zip(first, second) if second is not None else ((text,) for text in first)
     full = [all(_is_text(text) for text in texts) for texts in pairs]
     kept = [i for i, is_full in enumerate(full) if is_full]
@@ -207,7 +203,6 @@ def with_validation(task, share=VALIDATION_SHARE):
 
     The share is drawn by VALIDATION_SEED. 5 % with seed 42 is the rule of arXiv
     2507.00994, section 3; unlike there, examples that share a text stay on one side.
-    Raises ValueError if that is impossible.
     """
     if task.validation is not None:
         return task
@@ -223,11 +218,8 @@ def with_validation(task, share=VALIDATION_SHARE):
 
 
 def shared_texts(task):
-    """Counts the test examples that share a text with the training set.
-
-    Either text of a pair counts; of spans, the context. Texts that differ only in
-    whitespace are the same text.
-    """
+    """Counts the test examples that share a text with the training set: either text of a
+    pair, of spans the context; whitespace makes no difference."""
     known = {text for side in identifying_texts(task.train) for text in side}
     test = zip(*identifying_texts(task.test))
     return sum(not known.isdisjoint(texts) for texts in test)

@@ -44,12 +44,10 @@ def section_of(text):
 
 
 def _is_folder(name):
-    """Returns whether it is a folder rather than a task's name."""
     return name not in _names() and Path(name).is_dir()
 
 
 def _names():
-    """Returns the names of all files and named tasks."""
     return [*resolve.names(FOLDER), *itertools.chain(*NAMED.values())]
 
 

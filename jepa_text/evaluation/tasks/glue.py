@@ -78,12 +78,9 @@ TASKS = {
 
 
 def make(task, path='', zero_shot=False):
-    """Makes a GLUE task from the hub, by default nyu-mll/glue, or from files with the
-    same fields.
-
-    A folder has train and validation (or dev, or validation_matched) files; train is not
-    needed for a `zero_shot` task.
-    """
+    """Makes a GLUE task from the hub, by default nyu-mll/glue, or from a folder with
+    train and validation (or dev, or validation_matched) files of the same fields; train
+    is not needed for a `zero_shot` task."""
     resolve.check_choice('glue: task', task, TASKS)
     known = TASKS[task]
     path = path or f'{HUB}/{task.removesuffix("_mismatched")}'

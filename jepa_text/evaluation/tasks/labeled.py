@@ -140,10 +140,8 @@ def _without_class(splits, label, names, where):
 
 
 def _check_hidden(parts, where):
-    """Raises ValueError if no test label is a training label.
-
-    Sets with hidden labels write -1 or similar for a whole test set.
-    """
+    """Raises ValueError if no test label is a training label: sets with hidden labels
+    write -1 or similar for a whole test set."""
     train, test = (set(parts[split].target.tolist()) for split in ('train', 'test'))
     if train and not train & test:
         raise ValueError(

@@ -88,7 +88,6 @@ def make(
 
 
 def _documents(qrels):
-    """Returns the ids of all judged documents."""
     return set(itertools.chain.from_iterable(qrels.values()))
 
 
@@ -115,7 +114,6 @@ def _relevant_pairs(qrels, queries, texts):
 
 
 def _read_pairs(path, document, query, where):
-    """Returns ([(query text, document text), ...], the commit on the hub or '')."""
     splits = tables.splits(path)
     where = f'{where}, pairs of {path}'
     texts, positives = tables.columns(splits.train, ('query', 'positive'), where)

@@ -87,7 +87,6 @@ def make(
 
 
 def _check_hidden(parts, where):
-    """Raises ValueError if a split has no answers at all, i.e. if they are hidden."""
     for split in ('validation', 'test'):
         hidden = parts[split] is not None and not any(parts[split].target)
         if hidden and any(parts['train'].target):
@@ -155,8 +154,7 @@ def _answers(value, where):
 
 
 def _checked(question, unanswerable):
-    """Returns the _Question with the starts of its answers; raises ValueError if it is
-    invalid."""
+    """Returns the _Question with the starts of its answers, if it is valid."""
     where, asked, context, answers = question
     for name, text in (('question', asked), ('context', context)):
         if not isinstance(text, str) or not text.strip():

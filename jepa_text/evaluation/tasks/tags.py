@@ -24,10 +24,8 @@ CONLLU = 1, 3  # columns of words and universal parts of speech
 
 
 class _Set(NamedTuple):
-    """Name on the hub, entity `types`, and the columns and tagging scheme of its files.
-
-    Entities of the types in `outside` are tagged O.
-    """
+    """Name on the hub, entity `types`, and the columns and tagging scheme of its files;
+    entities of the types in `outside` are tagged O."""
 
     hub: str
     types: str
@@ -129,7 +127,6 @@ def _metric(sentences):
 
 
 def _iob2(types):
-    """Returns ('O', 'B-PER', 'I-PER', ...); () without types."""
     pairs = (f'{prefix}-{name}' for name in types for prefix in 'BI')
     return ('O', *pairs) if types else ()
 
@@ -210,7 +207,6 @@ def _drop_empty(sentences, where):
 
 
 def _checked(sentence):
-    """Returns the Sentence; raises ValueError if it is invalid."""
     where, words, tags = sentence
     if len(words) != len(tags):
         raise ValueError(
