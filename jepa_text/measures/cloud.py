@@ -31,12 +31,9 @@ CHUNK = 4096  # rows that are converted to float64 at a time
 
 
 class Pairs(NamedTuple):
-    """Statistics of the pairs within blocks.
-
-    count: the number of pairs. kernel: the mean of exp(-2 |z_i - z_j|^2) of unit rows.
-    same, other: the mean distance of unit rows with the same label and with different
-    labels, NaN without such pairs or without labels.
-    """
+    """Statistics of the pairs within blocks: their number; the mean of exp(-2 |z_i -
+    z_j|^2) of unit rows; the mean distance of unit rows with the same label and with
+    different ones, NaN without such pairs or without labels."""
 
     count: int
     kernel: float
@@ -85,10 +82,8 @@ def as_cloud(rows_ND, labels_N=None, seed=0):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cloud:
-    """Validated embeddings and their cached statistics; create one with `as_cloud`.
-
-    `labels_N` are integers 0, 1, ... or None.
-    """
+    """Validated embeddings and their cached statistics, created by `as_cloud`; `labels_N`
+    are integers 0, 1, ... or None."""
 
     rows_ND: np.ndarray
     labels_N: np.ndarray | None = None

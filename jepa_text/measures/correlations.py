@@ -64,9 +64,8 @@ def _above(values_N, weights_N):
 
 
 def partial_spearman_influence(first_N, second_N, control_N):
-    """Returns one value per pair, whose mean is the partial rank correlation.
-
-    It is the correlation of both lists' ranks given those of one control.
+    """Returns one value per pair, whose mean is the partial rank correlation: that of
+    both lists' ranks given those of one control.
 
     By the derivatives of r = (r_12 - r_13 r_23) / sqrt((1 - r_13^2) (1 - r_23^2)). All 0
     if the control explains a list entirely.

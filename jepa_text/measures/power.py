@@ -95,10 +95,6 @@ def needed(result, tests):
 
 
 def critical(seeds, *, tests=1):
-    """Returns the critical value of |t|, two-sided at (1 - LEVEL) / tests.
-
-    >>> print(round(critical(5), 3))
-    2.776
-    """
+    """Returns the critical value of |t|, two-sided at (1 - LEVEL) / tests."""
     # Symmetric, so minus the lower quantile; as scipy.stats.t.isf, far slower.
     return -float(scipy.special.stdtrit(seeds - 1, (1 - statistics.LEVEL) / (2 * tests)))

@@ -93,9 +93,8 @@ def balanced_accuracy(right_N, truth_N, clusters=()):
 
 
 def held_out(labels_N, seed=0):
-    """Returns [N]: the examples of a stratified fifth, which choose the penalty.
-
-    Of a class with fewer than five examples none is.
+    """Returns [N]: the examples of a stratified fifth, which choose the penalty; none of
+    a class with fewer than five.
 
     >>> held_out(list('aaaaab')).sum().item()
     1

@@ -17,10 +17,8 @@ PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Ridge:
-    """A fitted map rows_ND -> values_NT.
-
-    `deviation_T` is the standard deviation of its predictions on the training set.
-    """
+    """A fitted map rows_ND -> values_NT; `deviation_T` is the standard deviation of its
+    predictions on the training set."""
 
     mean_D: np.ndarray
     scale_D: np.ndarray

@@ -9,9 +9,7 @@
 Intervals are (value, low, high) at LEVEL. Tests over sentences say nothing about other
 training runs: with sentences as pairs, a small p is about these two trained models and
 not about their objectives, however many seeds were averaged before. If seeds differ by
-0.04, such a test rejects four of ten true null hypotheses. See scipy.stats for what is
-not here: `bootstrap`, Wilcoxon's test, the false discovery rate
-(`false_discovery_control`).
+0.04, such a test rejects four of ten true null hypotheses.
 """
 
 import math
@@ -44,9 +42,7 @@ class Interval(NamedTuple):
 
 class OverSeeds(NamedTuple):
     """The mean of first minus second over `seeds` pairs of runs, its interval and p.
-
-    Without a test, `low`, `high` and `p` are NaN and `test` is ''.
-    """
+    Without a test, `low`, `high` and `p` are NaN and `test` is ''."""
 
     difference: float
     low: float
@@ -212,9 +208,8 @@ def over_seeds(first_S, second_S, *, tests=1):
 
 
 def corrected(pairs):
-    """Returns [(OverSeeds, Holm-adjusted p)] of [(first_S, second_S)], jointly corrected.
-
-    For a pair without any seeds the difference is NaN.
+    """Returns [(OverSeeds, Holm-adjusted p)] of [(first_S, second_S)], jointly corrected;
+    for a pair without any seeds the difference is NaN.
 
     >>> corrected([([3.0, 3.1], [2.0, 2.0])])[0][0].seeds
     2

@@ -51,10 +51,8 @@ class Compiled(NamedTuple):
 
 
 def compile_phases(config, name, vocab_size=None):
-    """The Compiled of each phase of a config for hardware such as 'h200:8'.
-
-    Raises ValueError if this environment cannot compile for the hardware or the step does
-    not compile, with the reason.
+    """The Compiled of each phase of a config for hardware such as 'h200:8'; raises
+    ValueError, with the reason, if the step does not compile, or not in this environment.
     """
     if reason := missing(targets.topology(name)[0]):
         raise ValueError(f'Cannot compile for {name}: {reason}, or omit --compile.')
@@ -110,10 +108,8 @@ def compile_here(config, name, vocab_size):
 
 
 def devices(name):
-    """Descriptions of the devices of 'h200:8' or 'v5e:8', which need not exist here.
-
-    Raises ValueError if the installed compiler cannot describe them.
-    """
+    """Descriptions of the devices of 'h200:8' or 'v5e:8', which need not exist here;
+    raises ValueError if the installed compiler cannot describe them."""
     kind, topology = targets.topology(name)
     chip = name.partition(':')[0].lower()
     try:

@@ -107,11 +107,9 @@ def benchmark(config, workdir):
 
 
 def resolve_cases(config):
-    """The cases with all their settings.
-
-    Raises ValueError, before anything is measured, for an unknown setting, duplicate
-    names, or a case whose baseline `against` does not exist.
-    """
+    """The cases with all their settings; raises ValueError, before anything is measured,
+    for an unknown setting, duplicate names, or a case whose baseline `against` does not
+    exist."""
     cases = [resolve_case(config, case) for case in config['cases']]
     if not cases:
         raise ValueError('A benchmark needs `cases`; see configs/benchmark.py.')
@@ -137,11 +135,8 @@ def resolve_case(config, case):
 
 
 def run_case(case, run):
-    """Measures a case in a process of its own, by `run` of engine.opened, and returns the
-    result of worker.measure.
-
-    Raises exits.ConfigError if it cannot be built here, RuntimeError for other failures.
-    """
+    """The result of worker.measure of a case, in a process of its own, by `run` of
+    engine.opened; raises exits.ConfigError if it cannot be built here."""
     name = case['name']
     # The process of transformers uses jax only to generate the batches.
     variables = {} if case['side'] == 'ours' else {'JAX_PLATFORMS': 'cpu'}

@@ -125,11 +125,11 @@ def group_size(instruction):
 
 
 class Collective(NamedTuple):
-    """A collective among `group` devices that runs `times` per step.
+    """A collective, such as 'all-gather', among `group` devices that runs `times` per
+    step.
 
-    kind       such as 'all-gather'
-    bytes      size of its result on each device
-    is_async   whether the program has a start and a later end of it
+    `bytes` is the size of its result on each device; `is_async` whether the program has a
+    start and a later end of it.
     """
 
     kind: str
@@ -156,11 +156,8 @@ class Traffic(NamedTuple):
 
 
 def collective(program, name, each):
-    """The Collective that an instruction of a computation ends, or None.
-
-    An asynchronous one ends at its `-done`, whose shape is the result. Raises ValueError
-    if the text has no group.
-    """
+    """The Collective that an instruction of a computation ends, or None; an asynchronous
+    one ends at its `-done`, whose shape is the result."""
     start = each
     while start.op.endswith(('-done', '-update')):
         start = program.computations[name][start.operands[0]]

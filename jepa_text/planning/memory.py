@@ -63,11 +63,8 @@ class Memory:
 
 
 def estimate(made, phase, *, microbatches, fused):
-    """The Memory of a phase of a recipe on each device of its mesh.
-
-    A batch is processed in `microbatches` parts, one after the other. With `fused`,
-    attention stores no array of shape [L, L].
-    """
+    """The Memory of a phase of a recipe on each device of its mesh, for a batch in
+    `microbatches` parts. With `fused`, attention stores no array of shape [L, L]."""
     state = made.shapes(phase)
     sizes = {
         name: on_device(getattr(state, name), made.mesh, name)

@@ -22,11 +22,8 @@ from jepa_text.training import recipe as recipes
 
 
 def plan(config, workdir=None):
-    """Prints the plan of a train config, or of each run of a study, and returns
-    {run: Plan}. The config section `plan` has the fields of hardware.Options.
-
-    Raises ValueError for settings that are incompatible.
-    """
+    """Prints the plan of a train config, or of each run of a study, and returns {run:
+    Plan}."""
     plans = {}
     for name, run in settings.of_runs(_unseeded(config)).items():
         options = schema.read(hardware.Options, run['plan'], 'plan')
@@ -40,7 +37,6 @@ def plan(config, workdir=None):
 
 
 def _check_rows(recipe, options):
-    """Raises ValueError for rows that the devices of the plan cannot divide."""
     ways, microbatches = _ways(recipe.mesh), recipe.settings.accumulate
     for phase in recipe.phases:
         if phase.batch_size % (ways * microbatches):
@@ -164,10 +160,7 @@ class Plan:
 
 
 def outline(config, options):
-    """The Recipe of a train config, given as plain dicts, on the hardware of the options.
-
-    Raises ValueError for settings that are incompatible.
-    """
+    """The Recipe of a train config of plain dicts on the hardware of the options."""
     _, devices = hardware.find(options.target)
     mesh = sharding.abstract_mesh(devices, **config['mesh'])
     # The step is only traced, so the attention kernel need not be available.

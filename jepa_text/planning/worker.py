@@ -44,10 +44,7 @@ def measure(case):
 
 
 def make(case):
-    """The training step of a case: ours, or that of transformers on the same batches.
-
-    Raises ValueError or ImportError if it cannot be built.
-    """
+    """The training step of a case: ours, or that of transformers on the same batches."""
     is_ours = case['side'] == 'ours'
     shared = ('seed', 'model', 'optimizer', 'schedule', 'clip_norm', 'accumulate')
     config = {key: case[key] for key in (*shared, 'telemetry')} | {
@@ -118,7 +115,6 @@ class Ours:
         jax.block_until_ready(self._state)
 
     def memory(self):
-        """Peak memory in bytes of the device, or of the process if the device does not
-        report it."""
+        """Peak memory in bytes of the device, or of the process if it is not reported."""
         known = jax.devices()[0].memory_stats() or {}
         return known.get('peak_bytes_in_use') or peer.process_memory()

@@ -29,12 +29,12 @@ def compared(loss, unigram):
 
 
 def sentences(values, kind):
-    """Returns a sentence on the values of a held-out evaluation, as a list.
+    """Returns a sentence on the values of a held-out evaluation, and a warning if the
+    model has learned nothing from contexts; [] if the loss or the unigram entropy was not
+    measured.
 
-    `kind` is the name of the loss that the objective is judged by, or None
-    (`judged_by` in objectives/base.py).
-    A warning is added if the model has learned nothing from contexts. The list is empty
-    if the loss or the unigram entropy was not measured.
+    `kind` is the name of the loss that the objective is judged by, or None (`judged_by`
+    in objectives/base.py).
     """
     name = f'{PREFIX}{kind}_loss'
     if name not in values or UNIGRAM not in values:

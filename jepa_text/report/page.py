@@ -49,12 +49,9 @@ def write(path, title, lead, sections, compared=''):
 
 
 def write_markdown(path, title, lead, sections):
-    """Writes sections as Markdown, and their figures to figures/ beside it; returns the
-    path.
-
-    For the appendix of a paper: figures are SVG and PDF, folded tables are in full, and
-    details are omitted.
-    """
+    """Writes sections as Markdown for the appendix of a paper, and their figures as SVG
+    and PDF to figures/ beside it; returns the path. Folded tables are in full, details
+    omitted."""
     parts = [f'# {title}', lead]
     for number, section in enumerate(sections):
         if section.keys() - {'heading', 'details'}:
@@ -107,9 +104,8 @@ def scores(label, values, controls, lower=False):
 def needed(differences, seeds, maximum):
     """Returns how many seeds would show differences: a number each, None above `maximum`.
 
-    >>> print(needed('The others', [12, 40, None], 1000))
-    The others would need 12 to 40 seeds if they are as large as measured; 1 more than \
-1,000.
+    >>> print(needed('The others', [12, 40], 1000))
+    The others would need 12 to 40 seeds if they are as large as measured.
     """
     known = [count for count in seeds if count]
     if not known:

@@ -120,11 +120,8 @@ def _tick(x):
 
 
 def dots(groups, title, xlabel, looks, has_legend=True):
-    """Plots means with intervals, one line each.
-
-    `groups` is {group: {name: (value, low, high)}}: each group is a block of lines with
-    its name on the left.
-    """
+    """Plots means with intervals, {group: {name: (value, low, high)}}, one line each;
+    each group is a block of lines with its name on the left."""
     count, gap = sum(map(len, groups.values())), 0.9 if has_legend else 0.0
     rows = count + gap * len(groups)
     size = 1.1 + rows * (0.19 if has_legend else 0.28)
@@ -168,10 +165,8 @@ def _widen_constants(axes):
 
 
 def styles(names, controls=BASELINES):
-    """Returns {name: keywords of axes.plot}, by order of the names without controls.
-
-    Controls are gray and hollow.
-    """
+    """Returns {name: keywords of axes.plot}, by order of the names without controls,
+    which are gray and hollow."""
     runs = [name for name in names if name not in controls]
     baseline = dict(color=MUTED, linestyle='solid', linewidth=1.5, marker=None)
     looks = {name: baseline | {'markerfacecolor': 'white'} for name in names}

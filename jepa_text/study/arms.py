@@ -39,11 +39,9 @@ _LOWER = (LOSS, CAUSAL, 'uniformity')
 
 
 def by_seed(results):
-    """Returns {arm: {seed: {metric: value}}} of the results of a study, in order.
-
-    The values of a member without results are NaN: a mean without the runs that diverged
-    would be that of a selection.
-    """
+    """Returns {arm: {seed: {metric: value}}} of the results of a study, in order; NaN for
+    a member without results, as a mean without the runs that diverged would be that of a
+    selection."""
     arms = {}
     for member, (arm, seed) in results['recipes'].items():
         measured = results['models'][member]
@@ -58,11 +56,9 @@ def by_seed(results):
 
 
 def outcomes(arms):
-    """Returns the metrics that measure quality, as far as any member has them.
-
-    These are the masked loss, the means over probes and over the tasks of each exam, and
-    the sensitivity of each exam to its learning rate.
-    """
+    """Returns the metrics of quality that any member has: the masked loss, the means over
+    probes and over the tasks of each exam, and the sensitivity of each exam to its
+    learning rate."""
     every = dict.fromkeys(m for one in arms.values() for v in one.values() for m in v)
     exams = [metric for metric in every if metric.isidentifier() and metric not in TAKEN]
     wanted = (LOSS, PROBES, *exams, *(f'{name} {SENSITIVITY}' for name in exams))
@@ -80,11 +76,11 @@ def axis(metric):
 
 
 def values(arms, side, metric):
-    """Returns {seed: value} of one side of a comparison.
+    """Returns {seed: value} of one side of a comparison: the name of an arm, or
+    {'spread': [names]}, the standard deviation over these arms.
 
-    `side` is the name of an arm, or {'spread': [names]}, the standard deviation over
-    these arms. Raises LookupError, with a readable message, if the study lacks an arm or
-    one of its members lacks the metric.
+    Raises LookupError, with a readable message, if the study lacks an arm or one of its
+    members lacks the metric.
     """
     if isinstance(side, str):
         if side not in arms:
@@ -104,10 +100,8 @@ def label(side):
 
 
 def summary(arms, metric):
-    """Returns {arm: Interval of the mean over its seeds}.
-
-    Arms without the metric are left out. The ends of the interval are NaN for one seed.
-    """
+    """Returns {arm: Interval of the mean over its seeds} of the arms with the metric; its
+    ends are NaN for one seed."""
     means = {}
     for arm, own in arms.items():
         given = [seed[metric] for seed in own.values() if metric in seed]

@@ -49,10 +49,8 @@ def of_runs(configs):
 
 
 def seconds(log):
-    """Returns the seconds of all logged steps; NaN without times.
-
-    The first step of a phase compiles, and is counted as long as the others.
-    """
+    """Returns the seconds of all logged steps; NaN without times. The first step of a
+    phase compiles, and is counted as long as the others."""
     steps_N, times_N = metrics.series(log, TIMES)
     if not len(steps_N):
         return float('nan')

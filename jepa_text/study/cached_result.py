@@ -1,7 +1,5 @@
-"""Results of expensive computations, cached in a JSON file together with their config.
-
-The file is {'config': ..., 'results': ..., 'sha256': checksum of both}.
-"""
+"""Results of expensive computations, cached in a JSON file: {'config': ..., 'results':
+..., 'sha256': checksum of both}."""
 
 import json
 from pathlib import Path
@@ -10,11 +8,8 @@ from jepa_text.files import atomic, checksums
 
 
 def get_or_compute(path, config, compute):
-    """Returns `compute()` after a JSON round trip, read from the file if possible.
-
-    The file is used if it is intact and of the same config, and is written otherwise.
-    Prints a note if it is damaged.
-    """
+    """Returns `compute()` after a JSON round trip, read from the file if it is intact and
+    of the same config, and written to it otherwise; prints a note if it is damaged."""
     path = Path(path)
     if path.is_file() and read(path) is None:
         print(f'Note: {path} is damaged or outdated; its results are computed again.')

@@ -13,11 +13,8 @@ SHOWN = (
 
 
 def figures(study):
-    """Returns figures of the held-out losses and of each probe during training.
-
-    Arms with the same suffix after the last _ share figures, as the suffix names a
-    budget.
-    """
+    """Returns figures of the held-out losses and of each probe during training; see
+    `parts`."""
     members, logs, drawn = study.members, study.logs, []
     for key, title, label in (*SHOWN, *_probes(logs)):
         for what, part in parts(list(members)):
@@ -58,10 +55,8 @@ def parts(arms):
 
 
 def series(logs, members, key):
-    """Returns (steps [N], values [S, N]) of a metric of S members.
-
-    Members without the metric are left out; steps are those that all others have.
-    """
+    """Returns (steps [N], values [S, N]) of a metric of the S members that have it, at
+    the steps that all have."""
     logged = [metrics.series(logs[one], key) for one in members if logs.get(one)]
     logged = [dict(zip(*map(np.ndarray.tolist, one))) for one in logged if len(one[0])]
     if not logged:

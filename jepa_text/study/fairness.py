@@ -27,7 +27,7 @@ _MASKS = (
 
 
 class Check(NamedTuple):
-    """What was compared (`what`), in which data (`how`), for which runs (`of`), and the
+    """What was compared (`what`), in which data (`how`), for which runs (`of`), the
     `result`."""
 
     what: str
@@ -84,8 +84,8 @@ def checks(recipes, configs, logs):
 def spent(of_members, members, logs):
     """Returns {arm: (steps, positions, FLOPs, seconds)}, means over its members.
 
-    `of_members` are {member: Budget}, `members` {arm: [its members]}. Seconds are those
-    of members with a log, NaN without any.
+    `of_members` are {member: Budget}, `members` {arm: [its members]}; seconds are NaN if
+    no member has a log.
     """
     totals_of = {}
     for arm, own in members.items():
@@ -100,11 +100,8 @@ def spent(of_members, members, logs):
 
 
 def _check(what, how, seeds, look):
-    """Compares members of the same seed.
-
-    `look(member)` returns {key: value}; values of a key are compared between all members
-    that have the key.
-    """
+    """Compares members of the same seed: `look(member)` returns {key: value}, and values
+    of a key are compared between all members that have it."""
     count, compared, differ = 0, 0, []
     for names in seeds.values():
         values_of = {name: look(name) for name in names}

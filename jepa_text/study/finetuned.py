@@ -51,11 +51,8 @@ def check(sections, tasks=True):
 
 
 def check_run(sections, filling, recipe):
-    """Raises ValueError for an exam that a run with this Recipe could not take.
-
-    Its rows may be longer than those of the run, or the run does not fill masks;
-    `filling` is the result of `check`.
-    """
+    """Raises ValueError for an exam that a run with this Recipe could not take: its rows
+    may be longer, or the run does not fill masks. `filling` is the result of `check`."""
     length, token = recipe.phases[-1].length, recipe.phases[-1].objective.token_objective
     for name, section in sections.items():
         wanted = section.get('finetuning', {}).get('max_length', 0)
@@ -72,9 +69,8 @@ def check_run(sections, filling, recipe):
 
 
 def run(sections, workdir, fingerprints, engine):
-    """Examines members, and returns their metrics and those of controls.
-
-    Returns {'values': {member: {metric: value}}, 'beside': {metric: {control: value}}}.
+    """Examines members, and returns {'values': {member: {metric: value}}, 'beside':
+    {metric: {control: value}}}.
 
     `fingerprints` are {member: fingerprint}, and `engine` is a section of evaluate. Saved
     results are not measured again. Members without a result whose checkpoints are missing

@@ -74,11 +74,8 @@ class Member:
 
 
 def of_members(configs, folder):
-    """Returns [Member] of a study.
-
-    `configs` are as of members.configs; members finished in `folder` count as done.
-    Raises ValueError for a run that is impossible with its settings.
-    """
+    """Returns [Member] of a study; `configs` are as of members.configs, and members
+    finished in `folder` count as done."""
     completed = work.completed(configs, folder)
     outline, recipes, plans = tree.shared(_outline), {}, {}
     for name, config in completed.items():

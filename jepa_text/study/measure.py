@@ -36,10 +36,10 @@ def probes(config, rows):
 
 
 def question(config, workdir, name, fingerprint):
-    """Returns what the measurements of a member depend on.
+    """Returns what the measurements of a member depend on: its config, what is measured,
+    on which rows, and its parameters.
 
-    This is its config, what is measured, on which rows, and its parameters. Raises
-    ValueError if the parameters are missing and the saved result answers another
+    Raises ValueError if the parameters are missing and the saved result answers another
     question.
     """
     rows = pipeline.Rows(workdir / 'rows', split_of(config['study'])).fingerprint
@@ -62,10 +62,8 @@ def question(config, workdir, name, fingerprint):
 
 
 def is_known(config, workdir, name, fingerprint):
-    """Whether a member without checkpoints has a result, so that it needs none.
-
-    Raises ValueError if its result was measured with other settings.
-    """
+    """Whether a member without checkpoints has a result, so that it needs none; raises
+    ValueError if it was measured with other settings."""
     if restore.steps(workdir / name / 'checkpoints'):
         return False
     if not members.result_path(workdir, name).is_file():
@@ -82,11 +80,8 @@ def is_measured(name, config, workdir, fingerprint):
 
 
 def once(name, config, workdir, fingerprint, first):
-    """Measures a member unless its result is saved, and returns the result.
-
-    For members.UNTRAINED, that is the model of the member `first` before any step.
-    The result is {metric: value}.
-    """
+    """Measures a member unless its result is saved, and returns {metric: value}; for
+    members.UNTRAINED, that is the model of the member `first` before any step."""
     return cached_result.get_or_compute(
         members.result_path(workdir, name),
         question(config, workdir, name, fingerprint),

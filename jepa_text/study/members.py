@@ -33,11 +33,10 @@ _LONGEST = 100  # bytes of a name, as file systems count them
 
 
 def configs(config, rows):
-    """Returns {name: config} of all members, in order.
+    """Returns {name: config} of all members, in order: the shared keys of the study,
+    overridden by those of the run, reading the rows of the folder `rows`.
 
-    The config of a member has the shared keys of the study, overridden by those of its
-    run, and reads the rows of the folder `rows`. Raises ValueError for names that cannot
-    be folders, and for keys that no run takes.
+    Raises ValueError for names that cannot be folders, and for keys that no run takes.
     """
     check_names([run.get('name') for run in config['runs']])
     folder = os.path.abspath(rows)
@@ -88,11 +87,11 @@ def recipe_of(name):
 
 
 def enroll(folder, configs, write=True):
-    """Writes the members to study.json, and returns {name: fingerprint}.
+    """Writes the members to study.json, unless not `write`, and returns {name:
+    fingerprint}.
 
-    Without `write`, only returns it. Entries of members that are not in `configs` are
-    left unchanged. Raises ValueError, with the keys that differ, for a member that has
-    begun with another config.
+    Entries of members that are not in `configs` are left unchanged. Raises ValueError,
+    with the keys that differ, for a member that has begun with another config.
     """
     folder = Path(folder)
     before, now = _entries(folder, configs)
@@ -146,8 +145,8 @@ def result_path(folder, name):
 
 
 def finished(folder, config):
-    """Whether a run with exactly this config, a completed one, has taken its last step in
-    the folder, and that step was finite."""
+    """Whether a run with exactly this completed config has taken its last step in the
+    folder, and that step was finite."""
     path = Path(folder) / workdir.CONFIG
     if not path.is_file():
         return False

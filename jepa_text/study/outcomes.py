@@ -148,11 +148,9 @@ def _means(results, value_of):
 
 
 def _nearby(reference, metric, known):
-    """Returns the controls to show in a figure of the arms.
-
-    For losses, which are unbounded, only those at most three times as far away as the
-    range of the arms with their intervals; with others the arms could not be told apart.
-    """
+    """Returns the controls to show in a figure of the arms: of losses, which are
+    unbounded, only those at most three times as far away as the range of the arms with
+    their intervals, as with others the arms could not be told apart."""
     if metric != of_arms.LOSS:
         return reference
     reached = [x for one in known.values() for x in one if math.isfinite(x)]

@@ -59,11 +59,8 @@ class Reported:
 
 
 class Ruling(NamedTuple):
-    """The ruling of a study on a claim.
-
-    `state` is REPRODUCED, CONTRADICTED or OPEN; `why` is the reason as text; `measured`
-    are [(metric, its Verdict)].
-    """
+    """The ruling of a study on a claim: `state` is REPRODUCED, CONTRADICTED or OPEN,
+    `why` the reason as text, `measured` are [(metric, its Verdict)]."""
 
     claim: dict
     state: str
@@ -81,11 +78,9 @@ def claims_of(study):
 
 
 def effect(claim, metric, arms=None):
-    """Returns the published difference, first minus second, in the unit of a metric.
-
-    Percentages become shares. None if no value was published in this unit, or for vectors
-    of other `dimensions` than those of the `arms` of a study.
-    """
+    """Returns the published difference, first minus second, in the unit of a metric;
+    percentages become shares. None if no value was published in this unit, or for vectors
+    of other `dimensions` than those of the `arms` of a study."""
     if 'published' not in claim or metric in _NATS:
         return None
     width = claim.get('dimensions')

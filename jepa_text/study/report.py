@@ -66,10 +66,8 @@ class Study:
 
 
 def write(workdir, results, configs, section):
-    """Writes report.html and appendix.md to the workdir; prints a summary.
-
-    `section` is the section `report` of the config. Returns the path of report.html.
-    """
+    """Writes report.html and appendix.md to the workdir; prints a summary. `section` is
+    the section `report` of the config. Returns the path of report.html."""
     workdir = Path(workdir)
     # Only the result of a run is needed; its folder may be gone.
     logs = {

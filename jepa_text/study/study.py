@@ -125,7 +125,6 @@ def study(config, workdir, dry_run=False):
 
 
 def _study(config, folder, run):
-    """Returns the results; `run` runs tasks."""
     start = time.monotonic()
     with exits.config_errors():
         prepare.run(config, folder / 'rows', is_brief=True)
@@ -187,10 +186,8 @@ def _errors(outcomes):
 
 
 def _failure(failed, fingerprints):
-    """Returns the error that names the failed members.
-
-    It is Diverged if the same command can only fail again, else a RuntimeError.
-    """
+    """Returns the error that names the failed members: Diverged if the same command can
+    only fail again, else a RuntimeError."""
     is_final = all(exits.code_of(error) == exits.USAGE for error in failed.values())
     listed = '; '.join(f'{name}: {error}' for name, error in failed.items())
     return (exits.Diverged if is_final else RuntimeError)(

@@ -38,12 +38,8 @@ _CHUNK = 65_536  # steps whose learning rates are computed at once
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Course:
-    """What determines the steps of a run.
-
-    fixed     checksum of what affects all steps
-    phases    (start, stop, section, objective) of each phase
-    rates_N   the learning rate of each step
-    """
+    """What determines the steps of a run: a checksum of what affects all steps; (start,
+    stop, section, objective) of each phase; the learning rate of each step."""
 
     fixed: str
     phases: tuple
@@ -76,10 +72,8 @@ def shared(make):
 
 
 def common_steps(first, second):
-    """Returns the number of steps after which two runs are still the same.
-
-    It is less than the steps of either run, so that each takes its own last step.
-    """
+    """Returns the number of steps after which two runs are still the same; less than the
+    steps of either, so that each takes its own last step."""
     if first.fixed != second.fixed:
         return 0
     end = 0

@@ -22,11 +22,8 @@ from jepa_text.study import arms as of_arms
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """Does `first` differ from `second` in a metric?
-
-    Sides are as in arms.values. `effect` is the published difference in the unit of the
-    metric, or None.
-    """
+    """Does `first` differ from `second`, sides as in arms.values, in a metric? `effect`
+    is the published difference in the unit of the metric, or None."""
 
     first: Any
     second: Any
@@ -99,11 +96,9 @@ def check(compare, arms):
 
 
 def questions(arms, metrics, compare=(), claimed=()):
-    """Returns the [Question] of a study, each once.
-
-    They are those of its claims, `claimed`, and each of the `metrics` for each pair of
-    arms in `compare`. If both are empty, they are those for every pair of arms.
-    """
+    """Returns the [Question] of a study, each once: those of its claims, `claimed`, and
+    each of the `metrics` for each pair of arms in `compare`; if both are empty, for every
+    pair."""
     pairs = compare or ([] if claimed else combinations(arms, 2))
     others = [Question(*pair, metric) for pair in pairs for metric in metrics]
     # Claims first: their questions have the published effects.

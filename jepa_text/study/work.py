@@ -28,8 +28,7 @@ _WAIT = 0.5  # seconds between polls
 def check(config, folder):
     """Returns the members of a study and what is left to train; writes study.json.
 
-    Everything that may be missing is checked before training, not after it. Raises
-    exits.ConfigError for a member, probe or exam that would fail later.
+    Raises exits.ConfigError for a member, probe or exam that would fail later.
     """
     folder = Path(folder)
     with exits.config_errors():
@@ -97,10 +96,8 @@ def measure_member(name, config, folder, fingerprint, first):
 
 
 def member_configs(config, folder):
-    """Returns {name: config} of all members.
-
-    Raises ValueError for a member whose final state would not be saved.
-    """
+    """Returns {name: config} of all members; raises ValueError for one whose final state
+    would not be saved."""
     configs = members.configs(config, folder / 'rows')
     for name, own in configs.items():
         with named(name):
