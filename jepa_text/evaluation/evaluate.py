@@ -18,10 +18,11 @@ import traceback
 from pathlib import Path
 
 from jepa_text import engine
-from jepa_text.evaluation import examiner, forecast, zero_shot
+from jepa_text.evaluation import examiner, finetune, forecast, zero_shot
 from jepa_text.evaluation import groups as grouping
 from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.results import page, result_files, selection, summary
+from jepa_text.evaluation.sets.task import identifying_texts
 from jepa_text.files import atomic, paths
 from jepa_text.pretrained import load, prediction
 from jepa_text.report import console, progress
@@ -190,7 +191,8 @@ def tasks_of(config):
     tasks = {task.name: task for task in map(examiner.task_of, config.tasks)}
     sampled = {name: examiner.sampled(task, config) for name, task in tasks.items()}
     for task in sampled.values():
-        examiner.check(task, config.finetuning)
+        if not zero_shot.is_zero_shot(task):
+            finetune.kind_of(task, config.finetuning)
     if len(tasks) < len(config.tasks):
         raise ValueError(
             f'The {len(config.tasks)} tasks have only {len(tasks)} different names '
@@ -241,7 +243,11 @@ def summarize(config, tasks, folder, groups, failed, facts):
     summary.write(folder, summary.rows(chosen))
     told = [examiner.said_of_shared(task) for task in tasks.values()]
     told = [*filter(None, told), *summary.truncated(short)]
-    clusters = {name: examiner.clusters(task) for name, task in tasks.items()}
+    clusters = {
+        name: identifying_texts(task.test)
+        for name, task in tasks.items()
+        if task.kind != 'retrieval'
+    }
     instances = summary.over_instances(folder / result_files.FOLDER, chosen, clusters)
     path, failures = folder / 'evaluation.html', damaged | failed
     page.write(path, short, chosen, compared, told, failures, instances, facts)

@@ -56,25 +56,11 @@ def examination_of(model, task, settings):
     return kind(model, task, settings)
 
 
-def check(task, settings):
-    """Raises ValueError, before any model is loaded, for a task that cannot be learned.
-
-    E.g. one class only, scores that are all equal, or no text pairs.
-    """
-    if not zero_shot.is_zero_shot(task):
-        finetune.kind_of(task, settings)
-
-
 def sizes_of(task):
     """Returns the numbers of training, validation and test examples."""
     if task.kind == 'retrieval':
         return len(task.pairs), len(task.validation_qrels or ()), len(task.qrels)
     return len(task.train), len(task.validation), len(task.test)
-
-
-def clusters(task):
-    """Returns the columns of keys by which test examples depend on each other."""
-    return () if task.kind == 'retrieval' else tasks.identifying_texts(task.test)
 
 
 def sampled(task, config):

@@ -156,13 +156,11 @@ class Examination(Measurement):
             outcome[split] = measured.by_mode
             said |= answers
         # With few examples, all answers of one split may be the same by chance.
-        is_constant = len(said) == 1 < len(self._targets())
+        parts = self.task.validation, self.task.test
+        targets = {_hashable(target) for part in parts for target in part.target}
+        is_constant = len(said) == 1 < len(targets)
         outcome['status'] = 'collapsed' if is_constant else 'done'
         return outcome, (measured.per_instance, predictions)
-
-    def _targets(self):
-        parts = self.task.validation, self.task.test
-        return {_hashable(target) for part in parts for target in part.target}
 
     def measured(self, split, params):
         """Returns (Measured, predictions, the set of different predictions)."""

@@ -64,7 +64,7 @@ def make(documents, names, tokenizer, length, seed=0):
     probes, missing = [], {}
     for name in names:
         try:
-            made = sentences.SETS[name](texts, **sentences.seeded(name, seed))
+            made = sentences.SETS[name](texts, seed)
             probes.append(_probe(name, made, documents_N[made.sources_N], cut))
         except ValueError as error:  # too few texts or words
             missing[name] = str(error)

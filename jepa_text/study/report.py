@@ -49,11 +49,6 @@ class Study:
             members.setdefault(arm, []).append(member)
         return members
 
-    @property
-    def firsts(self):
-        """{arm: the config of its first member}."""
-        return {arm: self.configs[own[0]] for arm, own in self.members.items()}
-
     @functools.cached_property
     def spent(self):
         """{member: Budget}; traces one step per kind of phase."""
@@ -113,6 +108,7 @@ def parts(study):
     decided = verdicts.decide(arms, questions)
     ruled = papers.rule(known, arms, decided)
     recipes, logs = results['recipes'], study.logs
+    firsts = {arm: study.configs[own[0]] for arm, own in study.members.items()}
     sections = [
         outcomes.section(results, arms, measured),
         verdict_sections.verdicts_section(decided),
@@ -123,7 +119,7 @@ def parts(study):
         verdict_sections.fairness_section(fairness.checks(recipes, study.configs, logs)),
         {
             'heading': 'Versions and configs',
-            'details': {'versions and machine': page.versions(), **study.firsts},
+            'details': {'versions and machine': page.versions(), **firsts},
         },
     ]
     scores = [outcomes.sentence(results, arms, metric) for metric in measured]

@@ -9,6 +9,7 @@ CONFIG = {
     'data_revision': '77aa',
     'tokenizer': '9c1d',
     'kind': 'labels',
+    'metric': 'accuracy',
     'learning_rate': 1e-4,
     'seed': 0,
     'steps': 200,

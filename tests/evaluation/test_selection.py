@@ -20,7 +20,7 @@ def line(rate, seed, validation, test, status='done', **given):
     }
     if status == 'not finite':
         sides = {'validation': None, 'test': None}
-    made = {'model': 'a', 'task': 'sst2', 'kind': 'labels', 'data_revision': 'r1'}
+    made = {'model': 'a', 'task': 'sst2', 'kind': 'labels', 'metric': 'accuracy'}
     return made | {'learning_rate': rate, 'seed': seed, 'status': status} | sides | given
 
 
@@ -76,24 +76,16 @@ def test_the_papers_metric_may_select_and_any_metric_is_returned():
 
 
 @pytest.mark.parametrize(
-    ('kind', 'named', 'known', 'by', 'expected'),
+    ('kind', 'named', 'by', 'expected'),
     [
-        ('labels', None, {}, 'standard', 'accuracy'),
-        ('labels', 'mcc', {}, 'standard', 'mcc'),
-        ('labels', 'f1', {}, 'paper', 'accuracy'),
-        ('scores', None, {}, 'standard', 'spearman'),
-        ('tags', None, {'entity_f1': 1, 'token_accuracy': 1}, 'standard', 'entity_f1'),
-        ('tags', None, {'token_accuracy': 1}, 'standard', 'token_accuracy'),
-        ('tags', None, {}, 'paper', 'sentence_macro_f1'),
-        ('spans', None, {}, 'standard', 'f1'),
-        ('spans', None, {}, 'paper', 'token_f1'),
-        ('retrieval', None, {}, 'standard', 'ndcg@10'),
+        ('labels', 'mcc', 'standard', 'mcc'),
+        ('labels', 'f1', 'paper', 'accuracy'),
+        ('tags', 'entity_f1', 'paper', 'sentence_macro_f1'),
+        ('spans', 'f1', 'paper', 'token_f1'),
     ],
 )
-def test_the_selection_metric(kind, named, known, by, expected):
-    given = {'kind': kind, 'validation': {'standard': known}}
-    given |= {'metric': named} if named else {}
-    assert selection.metric_of(given, by) == expected
+def test_the_selection_metric(kind, named, by, expected):
+    assert selection.metric_of({'kind': kind, 'metric': named}, by) == expected
 
 
 def test_a_rate_with_a_lost_seed_is_not_selected():
@@ -166,16 +158,13 @@ def test_verdicts_need_five_seeds_and_eight_flip_signs():
 
 
 @pytest.mark.parametrize(
-    ('lines', 'options', 'message'),
+    ('lines', 'message'),
     [
-        ([line(1e-5, 0, 1, 1)] * 2, {}, 'at learning rate 1e-05, seed 0 has two lines'),
-        ([line(1e-5, x, 1, 1, item=x) for x in (0, 1)], {}, 'seed 1 has other settings'),
-        ([line(1e-5, 0, math.nan, 1)], {}, 'its validation standard accuracy is nan'),
-        ([line(1e-5, 0, 1, 1, metric='em')], {}, 'standard em is None'),
-        ([line(1e-5, 0, 1, 1, kind='texts')], {}, "kind='texts'.*labels"),
-        ([], {'by': 'test'}, "by='test'"),
+        ([line(1e-5, x, 1, 1, item=x) for x in (0, 1)], 'seed 1 has other settings'),
+        ([line(1e-5, 0, math.nan, 1)], 'its validation standard accuracy is nan'),
+        ([line(1e-5, 0, 1, 1, metric='em')], 'standard em is None'),
     ],
 )
-def test_invalid_input_raises(lines, options, message):
+def test_invalid_input_raises(lines, message):
     with pytest.raises(ValueError, match=message):
-        selection.select(lines, **options)
+        selection.select(lines)

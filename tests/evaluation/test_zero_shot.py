@@ -109,7 +109,6 @@ def test_without_training_all_rows_of_a_set_are_answered(tmp_path, file, section
     path = str(tmp_path / file.split('/')[0])
     task = examiner.task_of(dict(zero_shot=True, path=path) | section)
     assert examiner.sizes_of(task) == (0, 0, len(rows))
-    examiner.check(task, settings.Finetuning())
     made = examiner.examination_of(examined.model(), task, settings.Finetuning())
     assert made.config['examples'] == [0, 0, len(rows)]
     assert examiner.said_of_shared(task) == ''

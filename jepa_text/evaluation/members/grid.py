@@ -152,15 +152,16 @@ class Grid:
     def _used_tokens(self, rows):
         """Returns the InUse of the rows; None to train the table as it is, as in
         paper_bf16, whose decay is rounded at each step."""
-        table_VD = self.encoder_params[EMBEDDING]
         if self.recipe.precision == 'paper_bf16':
             return None
         kind, size = self.kind, self.recipe.batch_size
-        parts = (rows[start : start + size] for start in range(0, len(rows), size))
-        batches = (
-            kind.collate(p, len(p), kind.row_length(p), self.pad_id) for p in parts
-        )
-        return in_use(batches, len(table_VD))
+        used_V = np.zeros(len(self.encoder_params[EMBEDDING]), bool)
+        for start in range(0, len(rows), size):
+            part = rows[start : start + size]
+            batch = kind.collate(part, len(part), kind.row_length(part), self.pad_id)
+            used_V[batch['tokens']] = True
+        index_V = np.maximum(np.cumsum(used_V) - 1, 0).astype(np.int32)
+        return InUse(np.flatnonzero(used_V), index_V)
 
     def _final_params(self, params, member, used):
         """Returns the parameters of a trained member in the layout of the given model."""
@@ -304,20 +305,6 @@ class InUse(NamedTuple):
 
     used_U: np.ndarray
     index_V: np.ndarray
-
-
-def in_use(batches, size):
-    """Returns the InUse of all batches for a vocabulary of `size` tokens.
-
-    >>> used = in_use([{'tokens': np.array([[7, 2], [2, 0]])}], 10)
-    >>> used.used_U.tolist(), used.index_V[[7, 2]].tolist()
-    ([0, 2, 7], [2, 1])
-    """
-    used_V = np.zeros(size, bool)
-    for batch in batches:
-        used_V[batch['tokens']] = True
-    index_V = np.maximum(np.cumsum(used_V) - 1, 0).astype(np.int32)
-    return InUse(np.flatnonzero(used_V), index_V)
 
 
 def decay_factor(rate, factors, weight_decay):

@@ -33,11 +33,11 @@ class SentenceSet(NamedTuple):
     sources_N: np.ndarray
 
 
-def word_content(texts, *, count=50, min_texts=5, highest=0.05):
+def word_content(texts, seed=0, *, count=50, min_texts=5, highest=0.05):
     """Returns the texts with exactly one of `count` content words, which is the label.
 
     Uses content words of medium frequency, as SentEval does. Words with fewer than
-    `min_texts` remaining texts are dropped.
+    `min_texts` remaining texts are dropped. Nothing is drawn by the `seed`.
 
     >>> made = word_content(['the cat', 'the dog', 'a cat', 'dog cat', 'a dog'] * 3,
     ...                      count=2, min_texts=2, highest=0.9)

@@ -16,7 +16,6 @@ SETS = {
     'odd_words': sentence_sets.odd_words,
     'word_content': sentence_sets.word_content,
 }
-SEEDED = ('bigram_shift', 'word_order', 'odd_words')
 TEST_SHARE = 0.4
 
 
@@ -31,14 +30,9 @@ def make(made, max_texts=6000, seed=0):
     for split, share in zip(bundled.SPLITS, (1 - TEST_SHARE, TEST_SHARE)):
         texts = [text for text, _ in paragraphs(bundled.make(split), 12, 24)]
         sides.append(texts[:: max(1, math.ceil(len(texts) / (share * max_texts)))])
-    built = SETS[made]([*sides[0], *sides[1]], **seeded(made, seed))
+    built = SETS[made]([*sides[0], *sides[1]], seed)
     labels = [str(label) for label in built.labels_N]
     whole = tasks.examples(built.texts, None, labels, f'{made} of the bundled corpus')
     is_test_N = built.sources_N >= len(sides[0])
     parts = (whole.take(np.flatnonzero(side_N)) for side_N in (~is_test_N, is_test_N))
     return tasks.Task(made, 'labels', 'accuracy', *parts)
-
-
-def seeded(made, seed):
-    """Returns {'seed': seed} for the sets that are drawn at random, else {}."""
-    return {'seed': seed} if made in SEEDED else {}
