@@ -91,9 +91,6 @@ def clouds(vectors_ND, lengths_NF=None, labels_N=None, seed=0):
     """Yields (form, Cloud) one form at a time, so that only one needs to be in memory.
 
     One eigenvalue decomposition serves the raw, centered and whitened forms.
-
-    >>> [form for form, _ in clouds(np.eye(3))]
-    ['raw', 'centered', 'whitened']
     """
     raw = cloud.as_cloud(vectors_ND, labels_N, seed).require_pairs('Geometry')
     values_K, _ = raw.axes
@@ -115,10 +112,6 @@ def summary(vectors_ND, lengths_NF=None, labels_N=None, metrics=None, seed=0):
     labels, also class_geometry.CLASS_METRICS. Without lengths the length-residualized
     form is omitted. Raises ValueError for values that are not finite, for fewer than two
     rows, and for a wrong number of lengths or labels.
-
-    >>> values = summary(np.eye(3), metrics={'rank90': geometry.rank90})
-    >>> values
-    {'rank90/raw': 2, 'rank90/centered': 2, 'rank90/whitened': 2}
     """
     if metrics is None:
         metrics = dict(geometry.METRICS)

@@ -33,9 +33,6 @@ def power(difference, deviation, seeds, *, tests=1):
     (Cohen 1988, chapter 2). c is the critical value, two-sided at (1 - LEVEL) / tests:
     the smallest p that Holm's correction requires of any of `tests` tests. NaN below two
     seeds, and for a difference or deviation that is not finite.
-
-    >>> print(round(power(1.0, 1.0, 5), 3), round(power(1.0, 1.0, 5, tests=10), 3))
-    0.401 0.072
     """
     if seeds < 2 or not math.isfinite(difference) or not math.isfinite(deviation):
         return math.nan
@@ -51,11 +48,7 @@ def power(difference, deviation, seeds, *, tests=1):
 
 
 def detectable(deviation, seeds, *, tests=1):
-    """Returns the smallest difference with a power of ENOUGH; NaN below two seeds.
-
-    >>> print(round(detectable(1.0, 5), 2), round(detectable(1.0, 5, tests=10), 2))
-    1.68 3.16
-    """
+    """Returns the smallest difference with a power of ENOUGH; NaN below two seeds."""
     if seeds < 2 or not math.isfinite(deviation):
         return math.nan
     return _detectable(seeds, tests) * deviation

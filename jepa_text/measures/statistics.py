@@ -64,9 +64,6 @@ def mean_interval(values_N, scale, clusters=()):
     The variance of the mean is that of `variance`, with Student's t. Simulated intervals
     for 95 % hold 92 to 98 %, and 86 to 94 % if all pairs of 20 to 60 texts are scored,
     where intervals over independent pairs hold 42 to 61 %.
-
-    >>> print(*np.round(mean_interval([1.0] * 100, 'share'), 3))
-    1.0 0.963 1.0
     """
     values_N = np.asarray(values_N, np.float64)
     is_list = values_N.ndim == 1 and values_N.size and np.isfinite(values_N).all()
@@ -108,9 +105,6 @@ def variance(values_N, clusters=()):
     in turn), but at least s^2 / N. The degrees of freedom are those of a sum of squares
     with the kurtosis of S_k, 2 (sum c)^2 / (sum c^2 - (sum c)^2 / K), and at most K - 1.
     The number of examples is that of different keys, if it is smaller than N.
-
-    >>> variance([0.0, 1.0, 2.0, 1.0])[:2]
-    (0.16666666666666666, 3)
     """
     values_N = np.asarray(values_N, np.float64)
     error_N, count = values_N - values_N.mean(), len(values_N)
@@ -146,9 +140,6 @@ def two_level_interval(values_SN, scale='difference', clusters=()):
     squares (Zou & Donner 2008). Simulated intervals for 95 % hold 96 to 99 % for two to
     five seeds, whatever their variance. With one seed, the interval is over examples
     alone: other seeds lie outside if they differ.
-
-    >>> two_level_interval([[1.0, 1.0], [1.0, 1.0]])
-    Interval(value=1.0, low=1.0, high=1.0)
     """
     values_SN = np.asarray(values_SN, np.float64)
     value, low, high = mean_interval(values_SN.mean(axis=0), scale, clusters)
@@ -163,9 +154,6 @@ def t_margin(values_R):
     """Returns the margin of error of a t interval for a single value: t_(R - 1) s.
 
     s is the standard deviation of the values, and t_(R - 1) the quantile of Student's t.
-
-    >>> print(round(t_margin([0.0, 1.0, 2.0]), 3))
-    4.303
     """
     # The functions of scipy.stats give the same numbers, a hundred times slower.
     quantile = scipy.special.stdtrit(len(values_R) - 1, (1 + LEVEL) / 2)
@@ -183,9 +171,6 @@ def over_seeds(first_S, second_S, *, tests=1):
     all seeds share, for which t has no value. The interval is Student's in all cases.
     With fewer than MIN_SEEDS pairs there is no test. Raises ValueError for values that
     are not finite.
-
-    >>> print(round(over_seeds([3.0, 3.1, 2.9, 3.2, 2.8], [2.0] * 5).p, 6))
-    0.000145
     """
     difference_S = _differences(first_S, second_S)
     mean, seeds = float(difference_S.mean()), len(difference_S)
@@ -209,11 +194,7 @@ def over_seeds(first_S, second_S, *, tests=1):
 
 def corrected(pairs):
     """Returns [(OverSeeds, Holm-adjusted p)] of [(first_S, second_S)], jointly corrected;
-    for a pair without any seeds the difference is NaN.
-
-    >>> corrected([([3.0, 3.1], [2.0, 2.0])])[0][0].seeds
-    2
-    """
+    for a pair without any seeds the difference is NaN."""
     count = sum(len(first_S) >= MIN_SEEDS for first_S, _ in pairs)
     none = OverSeeds(math.nan, math.nan, math.nan, math.nan, 0, '')
     results = [over_seeds(*pair, tests=count) if len(pair[0]) else none for pair in pairs]
@@ -233,9 +214,6 @@ def sign_flip(first_N, second_N, *, resamples=_FLIPS, seed=0):
     32. Above that, `resamples` random patterns are drawn:
 
         p = (1 + number as extreme) / (1 + resamples)
-
-    >>> sign_flip([2.0, 3.0, 4.0], [1.0, 1.0, 1.0])
-    0.25
     """
     difference_N = _differences(first_N, second_N)
     count = len(difference_N)
@@ -259,12 +237,6 @@ def paired_p(first_N, second_N, clusters=()):
 
     By `sign_flip`, or by Student's t with the `variance` of examples that have a key in
     common, such as pairs that share a text, whose signs are not independent.
-
-    >>> first_N, second_N = [2.0, 3.0, 4.0, 5.0], [1.0, 1.0, 1.0, 1.0]
-    >>> print(paired_p(first_N, second_N))
-    0.125
-    >>> print(round(paired_p(first_N, second_N, ['aabb']), 3))
-    0.328
     """
     difference_N = _differences(first_N, second_N)
     columns = [list(column) for column in clusters]
@@ -280,9 +252,6 @@ def holm(p_T):
 
     With probability 95 %, none of the claims with an adjusted p <= 0.05 is false. NaN, of
     a comparison without a test, stays NaN and is not counted.
-
-    >>> holm([0.01, 0.04, float('nan'), 0.03]).round(3).tolist()
-    [0.03, 0.06, nan, 0.06]
     """
     p_T = np.asarray(p_T, np.float64)
     known_K = np.flatnonzero(~np.isnan(p_T))

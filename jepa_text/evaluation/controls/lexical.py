@@ -79,11 +79,6 @@ def balance_interval(semantic, semantic_chance, lexical, lexical_chance):
     The interval combines the uncertainty of both (Zou & Donner 2008), for values measured
     independently: with a and b corrected for chance and d = a - b, it is d - sqrt((a -
     a_low)^2 + (b_high - b)^2) to d + sqrt((a_high - a)^2 + (b - b_low)^2).
-
-    >>> semantic = statistics.Interval(0.75, 0.70, 0.80)
-    >>> exact = statistics.Interval(0.75, 0.75, 0.75)
-    >>> print(*np.round(balance_interval(semantic, 0.5, exact, 0.5), 3))
-    0.0 -0.1 0.1
     """
     if not max(semantic_chance, lexical_chance) < 1:
         raise ValueError(
@@ -106,10 +101,6 @@ def paper_token_labels(tokens_BL, valid_BL, min_count=5):
     and special tokens count; kept_N marks texts whose label occurs in at least
     `min_count` texts. Small ids are punctuation in that paper's vocabulary, so the label
     is mostly the most frequent punctuation of a text.
-
-    >>> tokens_BL = np.array([[7, 3, 3], [9, 4, 0]])
-    >>> paper_token_labels(tokens_BL, np.array([[1, 1, 1], [1, 1, 0]]), min_count=1)
-    (array([3, 4]), array([ True,  True]))
     """
     rows = zip(np.asarray(tokens_BL), np.asarray(valid_BL, bool))
     labels_N = np.array([np.bincount(row[where]).argmax() for row, where in rows])

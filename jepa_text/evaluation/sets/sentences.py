@@ -38,11 +38,6 @@ def word_content(texts, seed=0, *, count=50, min_texts=5, highest=0.05):
 
     Uses content words of medium frequency, as SentEval does. Words with fewer than
     `min_texts` remaining texts are dropped. Nothing is drawn by the `seed`.
-
-    >>> made = word_content(['the cat', 'the dog', 'a cat', 'dog cat', 'a dog'] * 3,
-    ...                      count=2, min_texts=2, highest=0.9)
-    >>> len(made.texts), sorted(set(made.labels_N.tolist()))
-    (12, [0, 1])
     """
     vocabulary = words.content_words(
         texts, max_words=4 * count, min_texts=min_texts, highest=highest
@@ -68,19 +63,12 @@ def bigram_shift(texts, seed=0):
     """Swaps two different neighboring words in half of the texts, which get label 1.
 
     The first and the last word are never swapped, so texts need four words or more.
-
-    >>> sorted(bigram_shift(['a one two b'] * 2).texts)
-    ['a one two b', 'a two one b']
     """
     return _half_changed(texts, _swap, seed)
 
 
 def word_order(texts, seed=0):
-    """Shuffles all words but the first and the last in half of the texts (label 1).
-
-    >>> sorted(word_order(['one two three four'] * 2).labels_N.tolist())
-    [0, 1]
-    """
+    """Shuffles all words but the first and the last in half of the texts (label 1)."""
     return _half_changed(texts, _shuffle, seed)
 
 
@@ -88,9 +76,6 @@ def odd_words(texts, seed=0):
     """Replaces a quarter of the words of half of the texts, which get label 1.
 
     New words are drawn from the words of all texts, and so by their frequency.
-
-    >>> sorted(odd_words(['a b c d e f', 'u v w x y z']).labels_N.tolist())
-    [0, 1]
     """
     pool = [piece for text in texts for piece in words.pieces(text)[0][1:-1]]
     return _half_changed(texts, functools.partial(_replace, pool=pool), seed)
