@@ -70,15 +70,13 @@ def compile_phases(config, name, vocab_size=None):
         value, error = run([task], on_end=lambda *_: None)['compile']
     if error:
         raise ValueError(f'Cannot compile for {name}: {error}') from error
-    return [_of_json(*phase) for phase in value]
-
-
-def _of_json(peak, traffic, notes):
-    """The Compiled whose fields are lists."""
-    if traffic is not None:
-        moved, collectives = traffic
-        traffic = hlo.Traffic(moved, tuple(hlo.Collective(*x) for x in collectives))
-    return Compiled(peak, traffic, tuple(notes))
+    phases = []
+    for peak, traffic, notes in value:  # as lists
+        if traffic is not None:
+            moved, collectives = traffic
+            traffic = hlo.Traffic(moved, tuple(hlo.Collective(*x) for x in collectives))
+        phases.append(Compiled(peak, traffic, tuple(notes)))
+    return phases
 
 
 def missing(kind):

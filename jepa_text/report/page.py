@@ -235,18 +235,17 @@ def _shown(section, number):
             _svg(figure, f's{number}f{index}-')
             for index, figure in enumerate(section.get('figures') or ())
         ],
-        'details': {summary: _detail(value) for summary, value in details.items()},
+        'details': {
+            summary: value
+            if isinstance(value, str)
+            else json.dumps(value, indent=2, sort_keys=True, default=str)
+            for summary, value in details.items()
+        },
     }
 
 
 def _paragraphs(text):
     return [block for block in re.split(r'\n\s*\n', text.strip()) if block]
-
-
-def _detail(value):
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, indent=2, sort_keys=True, default=str)
 
 
 def _grid(table):

@@ -30,10 +30,9 @@ def lines(manifest, seconds=None, budget=0):
     text += sizes(manifest)
     first = next(iter(manifest['splits'].values()))
     if 'sampled_words' in first:
-        text.append(
-            f'{_fertility(first):.2f} tokens per word, '
-            f'{_bytes(first):.2f} bytes per token'
-        )
+        fertility = first['sampled_tokens'] / max(first['sampled_words'], 1)
+        size = first['bytes'] / max(first['tokens'], 1)
+        text.append(f'{fertility:.2f} tokens per word, {size:.2f} bytes per token')
     for tested in manifest.get('evaluation_sets') or ():
         text.append(
             f'searched for {tested["texts"] - tested["short"]:,} of {tested["texts"]:,} '
@@ -109,14 +108,6 @@ def write(path, manifest, texts, seconds=None, budget=0):
     ]
     lead = f'{first["rows"]:,} rows of {manifest["row_length"]} tokens.'
     return page.write(path, 'Prepared rows', lead, sections, 'jepa-text prepare')
-
-
-def _fertility(counts):
-    return counts['sampled_tokens'] / max(counts['sampled_words'], 1)
-
-
-def _bytes(counts):
-    return counts['bytes'] / max(counts['tokens'], 1)
 
 
 def _lengths(splits):

@@ -77,7 +77,8 @@ def of_members(configs, folder):
     """Returns [Member] of a study; `configs` are as of members.configs, and members
     finished in `folder` count as done."""
     completed = work.completed(configs, folder)
-    outline, recipes, plans = tree.shared(_outline), {}, {}
+    recipes, plans = {}, {}
+    outline = tree.shared(lambda config: plan.outline(config, _options(config)))
     for name, config in completed.items():
         with work.named(name):
             recipes[name] = outline(config)
@@ -158,11 +159,6 @@ def totals(expected):
 
 def _options(config):
     return schema.read(hardware.Options, config['plan'], 'plan')
-
-
-def _outline(config):
-    """Returns the Recipe of a config on the hardware of its plan."""
-    return plan.outline(config, _options(config))
 
 
 def _plan(config, recipe, known):

@@ -80,7 +80,7 @@ def common_steps(first, second):
     for (start, stop, *own), (start_2, stop_2, *other) in zip(
         first.phases, second.phases
     ):
-        if start != start_2 or not _same_phase(own, other):
+        if start != start_2 or own[0] != other[0] or not equal(own[1], other[1]):
             break
         end = min(stop, stop_2)
         if stop != stop_2:
@@ -134,7 +134,3 @@ def _relevant(section):
         k: v for k, v in section.items() if k not in ('steps', 'fraction', 'at_switch')
     }
     return relevant | {'reset': (section.get('at_switch') or {}).get('reset')}
-
-
-def _same_phase(own, other):
-    return own[0] == other[0] and equal(own[1], other[1])

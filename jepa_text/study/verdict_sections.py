@@ -124,13 +124,11 @@ def _published(claim):
 
 
 def _measured(ruling):
-    return (
-        '; '.join(
-            f'{metric} {_digits(one.result.difference, one.detectable) or "–"}'
-            for metric, one in ruling.measured
-        )
-        or None
+    told = (
+        f'{metric} {_digits(one.result.difference, one.detectable) or "–"}'
+        for metric, one in ruling.measured
     )
+    return '; '.join(told) or None
 
 
 def _digits(value, beside=None):

@@ -1,6 +1,7 @@
 """Validation of target columns (scores and class labels) and of pair templates."""
 
 import decimal
+import json
 import math
 import re
 import string
@@ -8,8 +9,7 @@ import string
 import numpy as np
 
 FEW = 3  # numbers that are not integers: more of them are scores, not classes
-_NUMBER = re.compile(r'-?(0|[1-9]\d*)(?P<fraction>\.\d+)?(?P<power>[eE][-+]?\d+)?')
-_BOOLEANS = {'true': True, 'false': False}
+_NUMBER = re.compile(r'-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?')  # as in JSON
 
 
 def scores(values, where):
@@ -40,18 +40,11 @@ def typed(cells):
     """
     texts = [cell.strip() for cell in cells]
     full = {text for text in texts if text}
-    if full and all(text.lower() in _BOOLEANS for text in full):
-        known = {text: _BOOLEANS[text.lower()] for text in full}
-    elif full and all(map(_NUMBER.fullmatch, full)):
-        known = {text: _number(text) for text in full}
-    else:
+    are_booleans = all(text.lower() in ('true', 'false') for text in full)
+    if not are_booleans and not all(map(_NUMBER.fullmatch, full)):
         return cells
+    known = {text: json.loads(text.lower()) for text in full}
     return [known.get(text, cell) for text, cell in zip(texts, cells)]
-
-
-def _number(text):
-    match = _NUMBER.fullmatch(text)
-    return float(text) if match['fraction'] or match['power'] else int(text)
 
 
 def fractions(values):

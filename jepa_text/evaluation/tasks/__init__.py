@@ -36,15 +36,12 @@ def section_of(text):
     """
     name, _, path = text.partition('@')
     # In a path or a name on the hub, an @ is part of it.
-    if '/' in name or (not path and (name.endswith(tables.READ) or _is_folder(name))):
+    is_folder = name not in _names() and Path(name).is_dir()
+    if '/' in name or (not path and (name.endswith(tables.READ) or is_folder)):
         return {'name': 'own', 'path': text}
     if name == 'sentences':
         return {'name': name, 'made': path}
     return {'name': name, 'path': path} if path else {'name': name}
-
-
-def _is_folder(name):
-    return name not in _names() and Path(name).is_dir()
 
 
 def _names():
