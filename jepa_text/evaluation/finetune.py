@@ -288,7 +288,6 @@ def _hashable(value):
 
 
 def _prediction(answer):
-    """Returns the part of an answer that is stored for each instance."""
     return next(
         answer[key] for key in ('label', 'score', 'tags', 'text') if key in answer
     )

@@ -1,8 +1,5 @@
-"""Groups of members that are trained together, and their matching with finished results.
-
-Results are matched by weights, data and settings, not by folder names: a member that was
-trained elsewhere is not trained again, and one whose settings changed is.
-"""
+"""Groups of members that are trained together, and their matching with finished results:
+by weights, data and settings, not by folder names."""
 
 import dataclasses
 import functools

@@ -1,8 +1,5 @@
 """Exact top-k search over document vectors, and ranking of a retrieval task.
 
-    top_k(queries_QD, corpus_ND, k)    scores_QK and index_QK
-    rank(model, task, k)               {query: {document: score}} of a Retrieval
-
 Vectors have length 1, so products are cosines. No array has the size of queries x
 documents: the corpus is read in blocks, and only the k best of a query are kept.
 """

@@ -26,7 +26,6 @@ def run(config, workdir, **keywords):
 
 
 def _probes(recipe, section):
-    """Returns the Prober of a run; None without tasks."""
     if not section.tasks:
         return None
     from jepa_text.evaluation import during_training

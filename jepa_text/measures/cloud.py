@@ -1,12 +1,10 @@
 """A set of vectors with what its measures share: moments, spectrum, pairs and blocks.
 
-    as_cloud    rows -> Cloud; returns a Cloud unchanged
-    Cloud       computes each shared quantity once, on first use
-
-Measures are functions of a Cloud (geometry.py), so ten of them cost one eigenvalue
-decomposition and one pass over pairs. Lists, integers and float64 become float64, other
-floats float32. Products of pairs are computed in that dtype; moments, eigenvalues and all
-sums in float64. Besides the rows, at most one block of them is in memory at a time.
+Measures are functions of a Cloud (geometry.py), which computes each shared quantity once,
+so ten of them cost one eigenvalue decomposition and one pass over pairs. Lists, integers
+and float64 become float64, other floats float32. Products of pairs are computed in that
+dtype; moments, eigenvalues and all sums in float64. Besides the rows, at most one block
+of them is in memory at a time.
 
 Pairs: up to BLOCK rows, all pairs are used. More rows are divided at random into blocks
 of equal size, and the pairs within blocks are used in place of all N^2 / 2: N * BLOCK / 2

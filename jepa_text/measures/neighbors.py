@@ -1,9 +1,5 @@
-"""The intrinsic dimension, from distances to nearest neighbors.
-
-Neighbors are searched among `cloud.BLOCK` rows at a time, and the value is the mean over
-such blocks. Two clouds are comparable if both have at least that many rows, or the same
-number.
-"""
+"""The intrinsic dimension, from distances to nearest neighbors; the mean over blocks of
+rows (cloud.py)."""
 
 import numpy as np
 

@@ -177,7 +177,6 @@ def standardized(parts):
 
 
 def _choose(train_ND, target_N, held_N):
-    """Returns the penalty with the best likelihood on the examples that are held out."""
     if not held_N.any():
         # All classes have fewer than five examples.
         return INVERSE_PENALTIES[len(INVERSE_PENALTIES) // 2]

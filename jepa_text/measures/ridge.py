@@ -1,9 +1,5 @@
-"""Ridge regression in closed form, for many targets at the cost of one.
-
-One eigenvalue decomposition serves all penalties and all targets, so hundreds of tokens
-can be predicted from an embedding in a second. For the accuracy of a classifier on a task
-use `probes.linear_probe`, which fits probabilities.
-"""
+"""Ridge regression in closed form, for many targets at the cost of one: one eigenvalue
+decomposition serves all penalties and all targets."""
 
 import dataclasses
 

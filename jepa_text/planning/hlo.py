@@ -216,7 +216,6 @@ def _traffic(program, name):
 
 
 def _multiplies(program, each):
-    """Whether an instruction, or what it calls, multiplies matrices."""
     if each.op in ('dot', 'convolution'):
         return True
     if each.op == 'custom-call':

@@ -124,7 +124,6 @@ def _activations_per_row(made, phase, encoder):
 
 @memo.memoize
 def _activations(encoder, objective, batch):
-    """Bytes that a batch stores between the forward and the backward pass."""
     state = states.abstract(encoder, objective)
     loss = preflight.loss(Network(encoder, objective), objective)
 

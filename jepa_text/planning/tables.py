@@ -22,7 +22,6 @@ def show(name, plan, stream=None):
 
 
 def _show_compiled(name, plan, phase, stream):
-    """Prints the attention, roofline and collectives of a compiled phase."""
     for line in phase.compiled.notes:
         print(line, file=stream)
     if bound := plan.roofline(phase):

@@ -71,7 +71,6 @@ def positions(columns, title, sees_LL=None, sees_tokens=None):
 
 
 def _tokens(axes, columns):
-    """Draws a table of tokens whose headings are above the axes."""
     axes.axis('off')
     cells = list(zip(*columns.values(), strict=True))
     high = 1 + 1 / len(cells)
@@ -91,7 +90,6 @@ def _tokens(axes, columns):
 
 
 def _mask(axes, sees_LL, names):
-    """Draws the attention mask, with the tokens that are seen above."""
     from matplotlib.colors import ListedColormap
 
     colors = ListedColormap(['none', COLORS[5]])

@@ -290,7 +290,6 @@ def _cell(value, places):
 
 
 def _svg(figure, prefix):
-    """Returns a figure as an inline SVG element with unique ids."""
     from markupsafe import Markup, escape
 
     buffer = io.StringIO()

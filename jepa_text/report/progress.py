@@ -128,8 +128,6 @@ def _view(stream):
 
 
 class _Log:
-    """Lines of a stream that is not a terminal."""
-
     def __init__(self, stream):
         self._stream, self._told, self._at, self._is_known = stream, None, 0.0, False
 
@@ -151,8 +149,6 @@ class _Log:
 
 
 class _Notebook(_Log):
-    """A line of a cell that changes, above what is logged."""
-
     def show(self, progress, is_last):
         """Changes the line, unless that was just done."""
         from IPython import display
@@ -167,8 +163,6 @@ class _Notebook(_Log):
 
 
 class _Bar(_Log):
-    """A bar at the bottom of a terminal."""
-
     def __init__(self, stream):
         from rich import progress
         from rich.console import Console

@@ -1,8 +1,5 @@
 """Fairness checks: whether runs were treated equally, by their logs and configs.
 
-    checks(recipes, configs, logs)    [Check]: what was compared, for which runs, result
-    spent(of_members, members, logs)  the budget of each arm
-
 A log shows the losses before the first step (so the initialization), how many tokens each
 logged step read (so the rows), and how many of them were masked (so the masks). None of
 these is a proof, but together they detect other rows and another initialization: counts

@@ -185,7 +185,6 @@ def _changed(old, new):
 
 
 def _objectives(config):
-    """Returns the objectives of a config, made with the bundled tokenizer."""
     spans = budget.spans(config['phases'], budget.total_steps(config))
     return [
         resolve.build(

@@ -1,4 +1,4 @@
-"""Claims of papers (papers.json), and how a study rules on them.
+"""Claims of papers (papers.json), and how a study rules on them (verdict_sections.RULE).
 
 A claim is {id, paper, where, says, study, first, second, metrics, direction} and, if
 available, `published`: two selections of evaluation/results/published.py whose difference
@@ -6,21 +6,8 @@ is the published effect; or `margin`. If the effect depends on the width of the 
 that on a rank does, `dimensions` is the published width. `first` and `second` are runs of
 the shipped study, or {'spread': [runs]}. `metrics` are named as in arms.py: first the
 metric of the paper, then metrics that replace it if it was not measured. `direction`:
-'better', 'worse' or 'alike', of the first compared with the second.
-
-The rule, for one metric:
-
-    reproduced     a significant difference over seeds, after Holm, in the claimed
-                   direction; for 'alike': the interval lies within the margin
-    contradicted   a significant difference in the other direction; or no difference is
-                   shown, the published effect would have been with 80 % power, and the
-                   interval contains 0 and excludes it; for 'alike': the interval lies
-                   outside the margin
-    not resolvable here    everything else: the study lacks a run or the metric, has no
-                   verdict, or its power is too small
-
-Intervals have the level 1 - 0.05 / comparisons. The metric of the paper decides if it was
-measured; otherwise all metrics that replace it must agree.
+'better', 'worse' or 'alike', of the first compared with the second. Intervals have the
+level 1 - 0.05 / comparisons.
 """
 
 import dataclasses

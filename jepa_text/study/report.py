@@ -157,7 +157,6 @@ def headline(decided, ruled):
 
 
 def _show(lead, sections):
-    """Prints the table of means, and the answer."""
     shown = sections[0].get('table') or {}
     if sections[0].get('heading') == 'Outcomes':
         console.table('Outcomes', shown['columns'], shown['rows'])

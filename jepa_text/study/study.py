@@ -177,7 +177,6 @@ def _task(name, function, *arguments, **more):
 
 
 def _errors(outcomes):
-    """Returns {member: error} of its failed tasks."""
     return {
         name.partition(' ')[2]: outcome.error
         for name, outcome in outcomes.items()

@@ -2,10 +2,8 @@
 
 Comparisons are fixed before results are seen: by the config (`report.compare`), by the
 claims of the study, or else every pair of arms. Each is paired over seeds by
-measures.statistics.corrected, as in evaluation: Student's t-test, sign flips from eight
-seeds on, the Holm correction over the whole study, and no verdict below five seeds. A
-member with a non-finite value, or without results, prevents a verdict: a run that
-diverged is never left out of a mean.
+measures.statistics.corrected, as in evaluation. A member with a non-finite value, or
+without results, prevents a verdict: a run that diverged is never left out of a mean.
 """
 
 import dataclasses

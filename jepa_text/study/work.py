@@ -1,9 +1,5 @@
 """What the tasks of a study do: check all of it, train a member, measure a member.
 
-    check     -> {'configs', 'fingerprints', 'to_train': [(name, trunk or None, FLOPs)]}
-    train     writes the folder of a member
-    measure   writes evaluated/<member>.json (measure.py)
-
 They run in whichever process the engine chooses, with the devices of the members; the
 driver of a study needs none. A member with steps in common with an earlier one starts
 from the checkpoint of that one, its trunk, which is kept.
@@ -26,7 +22,8 @@ _WAIT = 0.5  # seconds between polls
 
 
 def check(config, folder):
-    """Returns the members of a study and what is left to train; writes study.json.
+    """Returns {'configs', 'fingerprints', 'to_train': [(name, trunk or None, FLOPs)]} of
+    the members of a study; writes study.json.
 
     Raises exits.ConfigError for a member, probe or exam that would fail later.
     """

@@ -13,9 +13,7 @@ retrieval TF-IDF, BM25, and a model's bag of embeddings (ranking.py)
 Each control is fitted on `train`, its hyperparameters are selected on `validation`, and
 its predictions are measured by the same metrics as those of models. Zero-shot tasks have
 the controls that need no training, fitted on the texts that are scored: the most frequent
-answer is then the best constant prediction. Controls read the
-texts of the task as given; if a model reads less, truncate the task first
-(data/truncation.py).
+answer is then the best constant prediction. Controls read the texts of the task as given.
 """
 
 import dataclasses

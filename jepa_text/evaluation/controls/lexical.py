@@ -1,9 +1,5 @@
-"""Lexical versus semantic content of vectors: word recovery, overlap and balance.
-
-word_recovery        which content words a text contains, predicted from its vector
-balance_interval     semantic minus lexical score, both corrected for chance
-paper_*              the measures of arXiv 2606.05173, for comparison with its tables
-"""
+"""Lexical versus semantic content of vectors: word recovery, overlap and balance. What is
+called paper_* is a measure of arXiv 2606.05173, for comparison with its tables."""
 
 import numpy as np
 
@@ -36,8 +32,6 @@ def word_recovery(train_ND, train_texts, test_ND, test_texts, vocabulary=None, s
         vocabulary = words.content_words(train_texts)
     model = ridge.fit(train_ND, words.membership(train_texts, vocabulary))
     member_NW = words.membership(test_texts, vocabulary)
-    if len(test_ND) != len(member_NW):
-        raise ValueError(f'{len(test_ND)} test vectors, but {len(member_NW)} texts.')
     score_NW = model.predict(test_ND) - model.bias_T
     score_NW /= np.where(model.deviation_T > 0, model.deviation_T, 1.0)
     rng, values = np.random.default_rng(seed), []
@@ -56,7 +50,6 @@ def word_recovery(train_ND, train_texts, test_ND, test_texts, vocabulary=None, s
 
 
 def _matched(member_W, rng):
-    """Pairs each present word with an absent word of similar frequency, at random."""
     pairs = []
     for present in np.flatnonzero(member_W):
         near_W = np.arange(

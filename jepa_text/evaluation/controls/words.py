@@ -135,13 +135,8 @@ def overlap(first_texts, second_texts):
     >>> overlap(['the whale sank', 'a'], ['the whale swam', 'b']).tolist()
     [0.5, 0.0]
     """
-    if len(first_texts) != len(second_texts):
-        raise ValueError(
-            f'overlap needs texts in pairs, but got {len(first_texts)} and '
-            f'{len(second_texts)} texts.'
-        )
     shares = []
-    for texts in zip(first_texts, second_texts):
+    for texts in zip(first_texts, second_texts, strict=True):
         first, second = (set(terms(text)) for text in texts)
         union = first | second
         shares.append(len(first & second) / len(union) if union else 1.0)

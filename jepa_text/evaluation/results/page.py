@@ -152,7 +152,6 @@ def described(lines, models, facts):
 
 
 def _overview(rows, tasks):
-    """Returns a table of models, then controls, by tasks."""
     cells = {row['model']: {} for row in sorted(rows, key=lambda r: bool(r['control']))}
     for row in rows:
         value, *_ = row['standard'].get(row['metric'], _NONE)
@@ -167,7 +166,6 @@ def _overview(rows, tasks):
 
 
 def _task(task, lines, chosen, models, instances):
-    """Returns the section of a task."""
     chosen = [choice for choice in chosen if choice.task == task]
     chosen.sort(key=lambda choice: bool(choice.first.get('control')))
     rows = summary.rows(chosen)
@@ -281,7 +279,6 @@ def _failed(rows, failures):
 
 
 def _methods(lines, chosen):
-    """Returns the section of methods and, folded, settings and versions."""
     trained = [line for line in lines if line['learning_rate']]
     hours = sum(line.get('seconds') or 0 for line in lines) / 3600
     rule = 'by the mean over seeds'

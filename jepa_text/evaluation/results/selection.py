@@ -1,17 +1,10 @@
 """Learning rate selection on validation, and comparison of models at these rates.
 
-A member is a model fine-tuned on a task at a learning rate and a seed. Its line contains
-its status and its metrics:
-
-    {'model', 'task', 'kind', 'learning_rate', 'seed', 'status', 'data_revision', ...,
-     'validation': {'standard': {name: value}, 'paper': {...}}, 'test': the same}
-
 `select` selects the learning rate of each model and task by validation only; `compare`
-tests which models differ on a task, corrected for multiple tests.
-
-Members that are 'not finite' have no values. They are counted, and a learning rate with
-such a member is selected only if every rate has one. Collapsed ones count with their
-values.
+tests which models differ on a task, corrected for multiple tests. Both take the lines of
+members (result_files.py). Members that are 'not finite' have no values. They are counted,
+and a learning rate with such a member is selected only if every rate has one. Collapsed
+ones count with their values.
 """
 
 import dataclasses
@@ -110,11 +103,8 @@ class Comparison(NamedTuple):
 
 
 def compare(chosen):
-    """Returns a Comparison of every two models on every task, by their test values.
-
-    Paired over seeds by measures.statistics.corrected: Student's t, sign flips from eight
-    seeds on, Holm's correction over all comparisons; no verdict below five seeds.
-    """
+    """Returns a Comparison of every two models on every task, by their test values,
+    paired over seeds by measures.statistics.corrected; no verdict below five seeds."""
     pairs = [
         (first, second, statistics.paired(first.values(), second.values()))
         for first, second in itertools.combinations(chosen, 2)

@@ -102,7 +102,6 @@ def read_texts(files, template, wanted=None):
 
 
 def _rows(files):
-    """Yields ('FILE, row N', row) of all rows."""
     for file in files:
         for number, row in enumerate(tables.rows(file), 1):
             yield f'{file}, row {number}', row
