@@ -58,7 +58,6 @@ def make(documents, names, tokenizer, length, seed=0):
     length       sentences with more tokens are left out, so that models and controls read
                  the same text
     """
-    check(names)
     documents = list(islice(documents, _DOCUMENTS))
     texts, documents_N, cut = _pieces(documents, tokenizer, length)
     probes, missing = [], {}

@@ -125,14 +125,8 @@ def summary(vectors_ND, lengths_NF=None, labels_N=None, metrics=None, seed=0):
 
 
 def _concatenated(rows, parts):
-    """Writes float64 blocks into one array of the dtype of the rows."""
-    start, whole_NK = 0, None
-    for part_CK in parts:
-        if whole_NK is None:
-            whole_NK = np.empty((len(rows), part_CK.shape[1]), rows.rows_ND.dtype)
-        whole_NK[start : start + len(part_CK)] = part_CK
-        start += len(part_CK)
-    return whole_NK
+    """Returns float64 blocks as one array of the dtype of the rows."""
+    return np.concatenate([part_CK.astype(rows.rows_ND.dtype) for part_CK in parts])
 
 
 def _whitening(rows, ridge, cut):

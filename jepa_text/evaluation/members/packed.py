@@ -51,11 +51,6 @@ def shape_of(lengths_N, index_TB, maximum, width):
 
     A layer costs about 24 width^2 FLOPs per token for products and 4 width L for
     attention.
-
-    >>> index_TB = np.arange(32).reshape(2, 16)
-    >>> shape_of([(30,), *[(8,)] * 31], index_TB, maximum=64, width=64)
-    Shape(rows=5, length=32, texts=4)
-    >>> shape_of([(30,)] * 32, index_TB, maximum=32, width=64)
     """
     sample = np.linspace(0, len(index_TB) - 1, min(DRAWS, len(index_TB))).round()
     index_TB = index_TB[sample.astype(int)]

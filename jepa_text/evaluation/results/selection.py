@@ -144,11 +144,7 @@ def value(line, side, by, metric):
 
 
 def mean_over_seeds(values_S):
-    """Returns the Interval of the mean, +- t_(S - 1) s / sqrt(S); NaN ends for one seed.
-
-    >>> mean_over_seeds([0.5, 0.5])
-    Interval(value=0.5, low=0.5, high=0.5)
-    """
+    """Returns the Interval of the mean, ± t_(S - 1) s / sqrt S; NaN ends for one seed."""
     mean = float(np.mean(values_S)) if len(values_S) else math.nan
     reach = math.nan
     if len(values_S) > 1:

@@ -127,15 +127,15 @@ def _question(row, fields, where):
 
 def _answers(value, where):
     """Returns [(start or None, text)] of any form of answers that `make` accepts."""
-    for answer in value if isinstance(value, list) else [value]:
+    answers = value if isinstance(value, list) else [value]
+    for answer in answers:
         if isinstance(answer, dict) and 'answer_start' not in answer:
             raise ValueError(
                 f'{where}: an answer has the fields {", ".join(answer)}, but needs '
                 "'text' and 'answer_start', the number of characters before it."
             )
     if isinstance(value, dict) and isinstance(value.get('text'), list):
-        texts = value['text']
-        starts = value.get('answer_start')
+        texts, starts = value['text'], value['answer_start']
         starts = [None] * len(texts) if starts is None else starts
         if len(starts) != len(texts):
             raise ValueError(
@@ -143,7 +143,6 @@ def _answers(value, where):
                 'start for each answer.'
             )
         return list(zip(starts, texts))
-    answers = value if isinstance(value, list) else [value]
     return [
         (answer.get('answer_start'), answer.get('text'))
         if isinstance(answer, dict)
