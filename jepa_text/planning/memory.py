@@ -9,9 +9,7 @@ For scanned layers the estimate is within a tenth of XLA's figure for TPUs, usua
 it (LOG.md). Unrolled layers without rematerialization need less, as XLA recomputes
 elementwise operations. The tensor axis of a mesh splits heads and the feed-forward width,
 and the activations that layers store of them; the context axis splits all activations of
-a row. The diagnostics of `telemetry` are omitted. They run before the gradients and need
-about as much memory: for TPUs a twelfth more at 1b, on a CPU a fifth more at toy size
-(LOG.md).
+a row. The diagnostics of `telemetry` are omitted: they need up to a fifth more (LOG.md).
 """
 
 import bisect

@@ -110,11 +110,6 @@ def summary(arms, metric):
     return means
 
 
-def seeds(arms):
-    """Returns the largest number of seeds of an arm."""
-    return max((len(own) for own in arms.values()), default=0)
-
-
 def _named(given, probes):
     named = {
         LOSS: heldout.masked_metric(given, 'loss'),

@@ -116,7 +116,8 @@ def _entries(folder, configs):
         changed = _changed(old, config)
         if old and not changed:
             continue  # keeps its fingerprint when a new version adds keys
-        if old and changed and has_begun(folder, name):
+        has_begun = restore.steps(folder / name / 'checkpoints')
+        if old and changed and (has_begun or result_path(folder, name).is_file()):
             conflicts.append(f'{name!r}: {workdir.describe(changed)}')
         now[name] = {'fingerprint': fingerprint(config), 'config': config}
     if conflicts:
@@ -131,12 +132,6 @@ def _entries(folder, configs):
 def fingerprint(config):
     """Returns a checksum of the keys of a config that affect the result of a member."""
     return checksums.checksum(_changed({}, config))
-
-
-def has_begun(folder, name):
-    """Whether a member has a checkpoint or a result."""
-    steps = Path(folder, name, 'checkpoints')
-    return restore.steps(steps) or result_path(folder, name).is_file()
 
 
 def result_path(folder, name):

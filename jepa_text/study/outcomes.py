@@ -48,7 +48,7 @@ def section(results, arms, metrics):
     return {
         'heading': 'Outcomes',
         'table': _table(['', 'seeds'], rows, shown, beside)
-        | {'note': _about(metrics, of_arms.seeds(arms))},
+        | {'note': _about(metrics, max(map(len, arms.values())))},
         'figures': drawn,
     }
 

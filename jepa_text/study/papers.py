@@ -111,7 +111,10 @@ def ruling(claim, metric, verdict, arms):
         return state, f'{verdict.words.partition("(")[2].rstrip(")")}'
     expected = effect(claim, metric, arms)
     if expected is None:
-        return OPEN, f'no difference shown, and no published effect {_lacking(claim)}'
+        unit = 'in this unit'
+        if 'dimensions' in claim:
+            unit = f'for models of this width, but for {claim["dimensions"]} dimensions'
+        return OPEN, f'no difference shown, and no published effect {unit}'
     count, tests = verdict.result.seeds, max(verdict.tests, 1)
     chance = power.power(expected, verdict.deviation, count, tests=tests)
     power_text = f'with {chance:.0%} power for the published effect'
@@ -168,12 +171,6 @@ def _dimensions(arms):
     }
     # Members without results have NaN.
     return {one for one in widths if one is None or math.isfinite(one)}
-
-
-def _lacking(claim):
-    if 'dimensions' in claim:
-        return f'for models of this width, but for {claim["dimensions"]} dimensions'
-    return 'in this unit'
 
 
 @functools.cache
