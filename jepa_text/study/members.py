@@ -87,8 +87,7 @@ def recipe_of(name):
 
 
 def enroll(folder, configs, write=True):
-    """Writes the members to study.json, unless not `write`, and returns {name:
-    fingerprint}.
+    """Writes the members to study.json if `write`, and returns {name: fingerprint}.
 
     Entries of members that are not in `configs` are left unchanged. Raises ValueError,
     with the keys that differ, for a member that has begun with another config.

@@ -30,7 +30,7 @@ SCORES, SHOWN = 3, 3  # metrics and differences that the answer tells
 class Study:
     """The data of a report.
 
-    results    as of measure.Measuring.results
+    results    as of measure.results
     configs    {member: its completed config}
     logs       {member: its metrics, or [] if they are missing}
     report     the section `report` of the config

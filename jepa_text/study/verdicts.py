@@ -45,7 +45,7 @@ class Verdict:
     power        power to show the published effect; None without an effect or a verdict
     detectable   smallest difference that is shown with 80 % power; NaN without a verdict
     needed       seeds that show a difference as measured, if all questions are tested;
-                 None beyond power.MOST, and if its deviation is unknown
+                 None beyond power.MAX_SEEDS, and if its deviation is unknown
     low, high    interval at the level that Holm requires of the smallest p-value:
                  1 - 0.05 / tests
     why          why there is no verdict; '' if there is one
