@@ -104,8 +104,9 @@ def scores(label, values, controls, lower=False):
 def needed(differences, seeds, maximum):
     """Returns how many seeds would show differences: a number each, None above `maximum`.
 
-    >>> print(needed('The others', [12, 40], 1000))
-    The others would need 12 to 40 seeds if they are as large as measured.
+    >>> print(needed('The others', [12, 40, None], 1000))
+    The others would need 12 to 40 seeds if they are as large as measured; 1 more than \
+1,000.
     """
     known = [count for count in seeds if count]
     if not known:
