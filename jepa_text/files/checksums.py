@@ -14,15 +14,23 @@ def stamp(folder):
     return tuple((name, s.st_size, s.st_mtime_ns, s.st_ino) for name, s in status)
 
 
-def read_json(path):
-    """Returns the content of a JSON file. Raises ValueError if it is damaged."""
+def read_json(path, kind=object):
+    """Returns the content of a JSON file. Raises ValueError if it is damaged, or has no
+    `kind` such as dict."""
     try:
-        return json.loads(Path(path).read_text(encoding='utf-8'))
-    except ValueError as error:
+        content = json.loads(Path(path).read_text(encoding='utf-8'))
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f'{path} is damaged: it is not valid JSON in UTF-8 ({error}). Restore it '
             'from a backup, or recreate what it belongs to.'
         ) from error
+    if not isinstance(content, kind):
+        wanted = 'list' if kind is list else 'object'
+        raise ValueError(
+            f'{path} contains no JSON {wanted}, but a {type(content).__name__}: restore '
+            'it from a backup, or download it again.'
+        )
+    return content
 
 
 def checksum(value):

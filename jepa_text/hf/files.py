@@ -136,22 +136,11 @@ def is_plain(name):
 
 def read_json(path, kind=dict):
     """The object (`kind` dict) or list in a JSON file; raises ValueError if invalid."""
-    is_file(path)
-    try:
-        content = json.loads(Path(path).read_text(encoding='utf-8'))
-    except FileNotFoundError:
+    if not is_file(path):
         raise FileNotFoundError(
             f'{path} is missing: use a folder written by `save_pretrained`.'
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f'{path} is not JSON: {error}.') from error
-    if not isinstance(content, kind):
-        wanted = 'list' if kind is list else 'object'
-        raise ValueError(
-            f'{path} contains no JSON {wanted}, but a {type(content).__name__}: use a '
-            'folder written by `save_pretrained`.'
         )
-    return content
+    return checksums.read_json(path, kind)
 
 
 class Tensors:

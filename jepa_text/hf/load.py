@@ -17,8 +17,6 @@ from jepa_text.parallel import sharding
 
 # Parameters with one row or column per token.
 BY_TOKEN = ('encoder/embedding', 'lm_head/output/kernel', 'lm_head/bias')
-# The inputs of a tokenizer that does not list them, such as BERT's.
-TYPED = ('input_ids', 'token_type_ids', 'attention_mask')
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,8 +31,6 @@ class Imported:
     pooling     hf/sentence.Pooling, or None
     task        hf/task_head.TaskHead, or None; dropped when a model is adapted or causal,
                 as kinds of tasks read in both directions
-    pair        (ids between two texts of a row, type of the second text's tokens or
-                None); None if the format of pairs is unknown, or the model is causal
     record      findings and decisions, as JSON values; adapt.lines formats it
     """
 
@@ -51,7 +47,6 @@ class Imported:
     pooling: sentence.Pooling | None
     record: dict
     task: task_head.TaskHead | None = None
-    pair: tuple | None = None
 
 
 def load(name, revision=None, *, family=None, mesh=None, adapt=None):
@@ -86,7 +81,6 @@ def load(name, revision=None, *, family=None, mesh=None, adapt=None):
         pooling=pooling,
         record={'source': str(name), 'revision': revision},
         task=source.task() if adapt is None and not source.causal else None,
-        pair=None if source.causal or adapt is not None else _pair(source),
     )
     imported.record.update(_decided(imported, source, mask, head, used))
     return imported
@@ -226,41 +220,6 @@ def ends(tokenizer):
     whole = tokenizer.backend.encode(tokenizers.PROBE, add_special_tokens=True).ids
     start = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
     return tuple(whole[:start]), tuple(whole[start + len(plain) :])
-
-
-def pair_of(tokenizer):
-    """(ids, type) in the tokenizer's template for pairs, or None if it is unsupported.
-
-    `ids` are placed between the two texts, and `type` is the token type from the second
-    text on. Unsupported are templates that encode the second text differently from the
-    first or that have other `ends`.
-    """
-    texts = tokenizers.PROBE, f'{tokenizers.PROBE} {tokenizers.PROBE}'
-    encode = functools.partial(tokenizer.backend.encode, add_special_tokens=False)
-    plain, other = (encode(text).ids for text in texts)
-    whole = tokenizer.backend.encode(*texts, add_special_tokens=True)
-    begin, end = ends(tokenizer)
-    first = len(begin) + len(plain)
-    second = len(whole.ids) - len(end) - len(other)
-    between = tuple(whole.ids[first:second])
-    kinds = set(whole.type_ids[:second]), set(whole.type_ids[second:])
-    expected = [*begin, *plain, *between, *other, *end]
-    if second < first or whole.ids != expected or kinds[0] != {0} or len(kinds[1]) > 1:
-        return None
-    return between, kinds[1].pop()
-
-
-def _pair(source):
-    """`pair_of` the tokenizer; without the type if the encoder or the tokenizer's list of
-    inputs has none."""
-    pair, config = pair_of(source.tokenizer), source.folder / 'tokenizer_config.json'
-    given = files.read_json(config) if files.is_file(config) else {}
-    listed = given.get('model_input_names')
-    reads_types = 'token_type_ids' in (isinstance(listed, list) and listed or TYPED)
-    types = getattr(encoder_of(source.section), 'types', 1)
-    if pair is None or (reads_types and 0 < pair[1] < types):
-        return pair
-    return pair[0], None
 
 
 def _length(source, pooling):

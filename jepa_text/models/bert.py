@@ -1,7 +1,7 @@
 """BERT and RoBERTa: post-norm, learned positions, biases in all layers.
 
 Devlin et al. 2019 (arXiv 1810.04805), Liu et al. 2019 (arXiv 1907.11692). Called like the
-encoder in transformer.py; all tokens have type 0 unless types are given. No dropout.
+encoder in transformer.py; all tokens have type 0. No dropout.
 """
 
 from jepa_text.models import layers, stack
@@ -52,7 +52,7 @@ class Bert(stack.Encoder, kw_only=True):
         """The keywords of heads.DenseHead that score tokens as BERT does."""
         return dict(act=self.head_act or self.act, norm_eps=self.norm_eps)
 
-    def embed(self, tokens_BL, positions_BL, types_BL=None):
+    def embed(self, tokens_BL, positions_BL):
         """Returns the normed embedding.
 
         Raises ValueError for rows longer than the position embedding.
@@ -68,9 +68,6 @@ class Bert(stack.Encoder, kw_only=True):
         token_BLD = lookup(self.table('embedding', self.vocab_size), tokens_BL)
         positions_PD = self.table('position_embedding', self.positions)
         position_BLD = lookup(positions_PD, positions_BL + self.position_offset)
-        types_TD = self.table('type_embedding', self.types)
-        type_BLD = types_TD[0][None, None]
-        if types_BL is not None:
-            type_BLD = lookup(types_TD, types_BL)
+        type_BLD = self.table('type_embedding', self.types)[0][None, None]
         summed_BLD = (token_BLD + position_BLD + type_BLD).astype(self.dtype)
         return layers.LayerNorm(self.norm_eps, name='embedding_norm')(summed_BLD)

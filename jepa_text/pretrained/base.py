@@ -20,7 +20,7 @@ from jepa_text.models import layers
 from jepa_text.settings import resolve
 
 # The entries of a batch from which outputs are computed.
-_READ = ('tokens', 'segment_ids', 'positions', 'types')
+_READ = ('tokens', 'segment_ids', 'positions')
 INPUTS = (*_READ, 'places', *(f'packed_{name}' for name in _READ))
 IGNORED = -1  # a target that does not count in the loss
 HEAD = 'task_head'
@@ -87,14 +87,12 @@ class Row:
     targets   {name: number or array [L]} for the loss
     example   index of the example that it belongs to
     notes     what answers need
-    types     token types, if the encoder distinguishes two texts by them
     """
 
     tokens: np.ndarray
     targets: dict
     example: int
     notes: Any = None
-    types: np.ndarray | None = None
 
 
 class Unlabeled(NamedTuple):
@@ -189,10 +187,8 @@ def hidden(network, params, batch):
     Uses packed rows of several texts if the batch has them.
     """
     packed = 'packed_' if 'places' in batch else ''
-    keys = 'tokens', 'segment_ids', 'positions'
-    inputs = (batch[packed + key] for key in keys)
-    types = {'types_BL': batch[packed + 'types']} if 'types' in batch else {}
-    hidden_RPD = network.apply('encoder', params, *inputs, causal=False, **types)
+    inputs = (batch[packed + key] for key in _READ)
+    hidden_RPD = network.apply('encoder', params, *inputs, causal=False)
     if not packed:
         return hidden_RPD
     hidden_ND = hidden_RPD.reshape(-1, hidden_RPD.shape[-1])
@@ -270,18 +266,14 @@ def collate(rows, size, length, pad_id):
         'segment_ids': np.zeros((size, length), np.int32),
         'positions': np.tile(np.arange(length, dtype=np.int32), (size, 1)),
     }
-    filled = {key: (value, IGNORED) for key, value in rows[0].targets.items()}
-    if rows[0].types is not None:
-        filled['types'] = np.int32(rows[0].types), 0
-    for key, (value, rest) in filled.items():
+    for key, value in rows[0].targets.items():
         shape = (size, length) if np.ndim(value) else (size,)
-        batch[key] = np.full(shape, rest, np.asarray(value).dtype)
+        batch[key] = np.full(shape, IGNORED, np.asarray(value).dtype)
     for index, row in enumerate(rows):
         part = index, slice(len(row.tokens))
         batch['segment_ids'][part] = 1
-        values = {'tokens': row.tokens, 'types': row.types, **row.targets}
-        for key in ('tokens', *filled):
-            batch[key][part if np.ndim(values[key]) else index] = values[key]
+        for key, value in {'tokens': row.tokens, **row.targets}.items():
+            batch[key][part if np.ndim(value) else index] = value
     return batch
 
 

@@ -5,7 +5,7 @@ import dataclasses
 from jepa_text.hf import task_head, to_family
 from jepa_text.hf.families import FAMILIES
 from jepa_text.models import pooling
-from jepa_text.pretrained import labels, saved, spans, tags
+from jepa_text.pretrained import labels, saved, tags
 
 # The labels of spans that are learned per token: whether it belongs to the answer.
 MARKS = ('outside', 'answer')
@@ -72,12 +72,11 @@ def head_of(kind, params):
     return task_head.TaskHead(what, params, names, act=kind.act, described=described)
 
 
-def kind_of(head, pair=None):
-    """The kind of a TaskHead; None if the format of question and context is unknown.
+def kind_of(head):
+    """The kind of a TaskHead; None if its texts were joined in an unknown way.
 
-    `pair` is (ids between two texts, type of the second's tokens or None), None if
-    unknown. Imported heads without a described kind read single texts, except for
-    question answering; for other pairs the kind needs their template.
+    Imported heads without a described kind read single texts; for pairs the kind needs
+    their template. Question answering is read in exports of this package only.
     """
     if head.described is not None:
         kind = saved.kind_of(head.described)
@@ -88,9 +87,6 @@ def kind_of(head, pair=None):
     act = head.layers
     if head.kind == 'token':
         return tags.Tags(labels=head.labels, act=act)
-    if head.kind == 'question' and pair is not None:
-        between, second_type = pair
-        return spans.Spans(act=act, between=between, second_type=second_type)
     if head.kind == 'question':
         return None
     given = dict(template='{first}', pool=head.pool, act=act)

@@ -182,7 +182,7 @@ def _of_import(name, imported):
         steps=1,
     )
     pooling_of, params = imported.pooling, imported.params
-    kind = imported.task and exported.kind_of(imported.task, imported.pair)
+    kind = imported.task and exported.kind_of(imported.task)
     if kind is not None:
         objective, params = kind, params | {base.HEAD: imported.task.params}
     return Pretrained(

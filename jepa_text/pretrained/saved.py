@@ -156,6 +156,9 @@ def kind_section(kind):
 def kind_of(section):
     """The kind of a section. Raises ValueError for an unknown name or field."""
     given = _with_tuples(section)
+    for old in ('between', 'second_type'):  # of earlier versions, which stored None
+        if given.get(old) is None:
+            given.pop(old, None)
     name = given.pop('name', None)
     resolve.check_choice('kind', name, KINDS)
     return resolve.call(f'kind {name!r}', KINDS[name], given)

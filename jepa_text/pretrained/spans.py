@@ -35,10 +35,6 @@ class Spans(base.Kind):
     have at most `longest` tokens. Without `unanswerable`, each question has an answer, so
     the best span is always returned. With `learn='tokens'`, as in arXiv 2507.00994 (with
     stride 0), the target of each token is whether it belongs to the first answer.
-
-    Imported models encode question and context separately, without template: `between`
-    are the ids between them, and `second_type` is the token type from the context on, for
-    an encoder with token types.
     """
 
     template: str = 'Question: {first}\nContext: {second}'
@@ -47,8 +43,6 @@ class Spans(base.Kind):
     learn: str = 'ends'
     act: str = ''
     dropout: float = 0.0
-    between: tuple | None = None
-    second_type: int | None = None
     unanswerable: bool = True
     name = 'spans'
 
@@ -63,8 +57,8 @@ class Spans(base.Kind):
 
     def rows(self, reader, examples):
         answers, rows = examples.target, []
-        read = self._encode_joined if self.between is None else self._encode_separately
-        for index, (question, context) in enumerate(read(reader, examples)):
+        encoded = self._encoded(reader, examples)
+        for index, (question, context) in enumerate(encoded):
             answer = None if answers is None else answers[index]
             try:
                 rows += self._windows(reader, index, question, context, answer)
@@ -82,7 +76,7 @@ class Spans(base.Kind):
             )
         return rows
 
-    def _encode_joined(self, reader, examples):
+    def _encoded(self, reader, examples):
         """(ids of the question, (ids, offsets) of the context) of each example."""
         prompts = [
             self.template.removesuffix('{second}').format(first=question)
@@ -93,11 +87,6 @@ class Spans(base.Kind):
             split = int(np.sum(offsets[:, 1] <= len(prompt)))
             context = ids[split:], np.maximum(offsets[split:] - len(prompt), 0)
             yield ids[:split], context
-
-    def _encode_separately(self, reader, examples):
-        read = map(reader.encode, (examples.first, examples.second))
-        for (question, _), context in zip(*read):
-            yield np.concatenate([question, np.array(self.between, np.int32)]), context
 
     def _windows(self, reader, index, question, context, answers):
         ids, offsets = context
@@ -131,10 +120,8 @@ class Spans(base.Kind):
             inside = [at + i - first for i in gold if first <= i < first + count]
             whole = len(inside) == len(gold)
             targets = {} if answers is None else self._targets(len(row), inside, whole)
-            notes, types = _Window(offsets_L2, first, gold), None
-            if self.second_type is not None:
-                types = np.where(np.arange(len(row)) < at, 0, self.second_type)
-            windows.append(base.Row(row, targets, index, notes, types=types))
+            notes = _Window(offsets_L2, first, gold)
+            windows.append(base.Row(row, targets, index, notes))
         return windows
 
     def _targets(self, length, inside, whole):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jax
 
-from jepa_text.files import atomic, locks, paths
+from jepa_text.files import atomic, checksums, locks, paths
 from jepa_text.running import metrics, restore
 
 _log = logging.getLogger(__name__)
@@ -125,15 +125,9 @@ def _write(path, config):
 def _agree(path, config, may_change, whole, accept):
     """Updates config.json, or raises ValueError if the existing one differs."""
     file = path / CONFIG
+    saved = checksums.read_json(file)
     try:
-        old = json.loads(file.read_text(encoding='utf-8'))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(
-            f'{file} is not readable as JSON ({error}), so it is unknown whether this '
-            'run belongs here. Restore the file, or give another --workdir.'
-        ) from error
-    try:
-        old = whole(old)
+        old = whole(saved)
     except ValueError as error:
         raise ValueError(
             f'{file}: {error} If an earlier version wrote this folder, finish it with '

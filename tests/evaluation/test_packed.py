@@ -32,7 +32,7 @@ ENCODERS = {
 SIZES = dict(width=16, depth=1, ffn_width=32, vocab_size=50, attention='xla')
 
 
-def rows_of(lengths, kind='labels', types=False):
+def rows_of(lengths, kind='labels'):
     """Random texts of these lengths, with targets of each kind."""
     rng = np.random.default_rng(len(lengths))
     rows = []
@@ -42,9 +42,8 @@ def rows_of(lengths, kind='labels', types=False):
         places = {'start': np.int32(0), 'stop': np.int32(length - 1)}
         targets = {'labels': {'label': one}, 'ends': places, 'vectors': {}}
         targets = targets.get(kind, {'labels': each})
-        types_L = each if types else None
         notes = token_L[::-1][: 1 + length // 2]
-        rows.append(base.Row(token_L, targets, index, notes, types=types_L))
+        rows.append(base.Row(token_L, targets, index, notes))
     return rows
 
 

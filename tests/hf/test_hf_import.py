@@ -308,7 +308,7 @@ def halved(path):
         (written('config.json', '[]'), r'config\.json contains no JSON object'),
         (
             written('config.json', 100_000 * '[' + 100_000 * ']'),
-            'config.json is not JSON',
+            'config.json is damaged: it is not valid JSON',
         ),
         (
             renamed('tokenizer.json', 'tokenizer.model'),

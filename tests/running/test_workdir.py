@@ -124,7 +124,7 @@ def test_the_saved_config_is_completed_or_raises(begun):
     with pytest.raises(ValueError, match="config.json: The config has no key 'c'"):
         _opened(path, config, whole=whole)
     (path / 'config.json').write_text('{"name": ')
-    with pytest.raises(ValueError, match='not readable as JSON'):
+    with pytest.raises(ValueError, match='is damaged: it is not valid JSON'):
         _opened(path, config)
 
 

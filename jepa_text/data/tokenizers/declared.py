@@ -54,11 +54,8 @@ def vocabulary(content):
 
 def _read(path):
     """Returns {'eos_token': '</s>', ...} of a file."""
-    content = checksums.read_json(path)
-    if not isinstance(content, dict):
-        raise ValueError(f'{path} contains no JSON object: download it again.')
     tokens = {}
-    for key, value in content.items():
+    for key, value in checksums.read_json(path, dict).items():
         name = value.get('content') if isinstance(value, dict) else value
         if key.endswith('_token') and isinstance(name, str):
             tokens[key] = name

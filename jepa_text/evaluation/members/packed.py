@@ -72,10 +72,10 @@ def shape_of(lengths_N, index_TB, maximum, width):
 def batches(padded, shape):
     """Adds packed inputs of this Shape to the collated batches of several members.
 
-    The added packed_tokens, packed_segment_ids, packed_positions (and packed_types) are
-    [R, P], with as many rows as the largest of the batches needs. places_BL is the
-    position of each token of the batch in these, flattened to one row; R P for padding.
-    If one of the batches does not fit, each text of all batches gets a row of its own.
+    The added packed_tokens, packed_segment_ids and packed_positions are [R, P], with as
+    many rows as the largest of the batches needs. places_BL is the position of each token
+    of the batch in these, flattened to one row; R P for padding. If one of the batches
+    does not fit, each text of all batches gets a row of its own.
     """
     length_SB = [(batch['segment_ids'] > 0).sum(axis=1) for batch in padded]
     row_SB = [_rows_of(length_B, shape.length) for length_B in length_SB]
@@ -104,8 +104,7 @@ def _packed(padded, row_B, length_B, shape):
     real_BL = padded['segment_ids'] > 0
     places_BL = (row_B * shape.length + start_B)[:, None] + padded['positions']
     places_BL = np.where(real_BL, places_BL, shape.rows * shape.length)
-    names = ('tokens', 'positions', 'types')
-    inputs = {name: padded[name] for name in names if name in padded}
+    inputs = {name: padded[name] for name in ('tokens', 'positions')}
     inputs['segment_ids'] = np.broadcast_to(document_B[:, None], real_BL.shape)
     packed = {'places': places_BL.astype(np.int32)}
     for name, values_BL in inputs.items():
