@@ -27,6 +27,8 @@ HEADS = ('keep', 'tied', 'new')
 WINDOWS = ('two_sided', 'none')
 RESERVED = re.compile('reserved|unused', re.IGNORECASE)
 MASK = '<mask>'
+# {a parameter with a row or column per token: its axis}
+BY_TOKEN = {'encoder/embedding': 0, 'lm_head/output/kernel': 1, 'lm_head/bias': 0}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,25 +109,20 @@ def lines(record):
     ]
 
 
-def mean_row(read, shape, count, block=8192):
-    """The mean of the first `count` rows of a tensor, summed in float64 one block of rows
-    at a time.
+def with_token_rows(leaves, rows_V, known):
+    """Returns parameters {path: array} with the rows `rows_V` of tokens.
 
-    `read(*slices)` returns a part of the tensor as float32.
+    A row of -1 is the mean of the first `known` rows.
     """
-    total, rest = 0.0, [slice(0, n) for n in shape[1:]]
-    for start in range(0, count, block):
-        part = read(slice(start, min(start + block, count)), *rest)
-        total = total + part.sum(axis=0, dtype=np.float64)
-    return np.asarray(total / count, np.float32)
 
+    def picked(leaf, axis):
+        mean = jnp.mean(
+            leaf[:known] if axis == 0 else leaf[:, :known], axis, keepdims=True
+        )
+        shape = [1] * leaf.ndim
+        shape[axis] = -1
+        taken = jnp.take(leaf, jnp.asarray(np.maximum(rows_V, 0)), axis)
+        return jnp.where(jnp.asarray(rows_V < 0).reshape(shape), mean, taken)
 
-def extended(leaf, mean, rows, replaced, axis):
-    """`leaf` with `rows` rows; new ones, and those `replaced`, are the `mean`."""
-    rows_ND = jnp.moveaxis(leaf, axis, 0)
-    missing = [(0, rows - len(rows_ND)), *[(0, 0)] * mean.ndim]
-    number = jnp.arange(rows).reshape(-1, *[1] * mean.ndim)
-    is_new = number >= len(rows_ND)
-    for row in replaced:
-        is_new |= number == row
-    return jnp.moveaxis(jnp.where(is_new, mean, jnp.pad(rows_ND, missing)), 0, axis)
+    own = {path: BY_TOKEN[path] for path in leaves if path in BY_TOKEN}
+    return leaves | {path: picked(leaves[path], axis) for path, axis in own.items()}

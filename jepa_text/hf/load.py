@@ -2,9 +2,9 @@
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax
+import numpy as np
 from flax import traverse_util
 
 from jepa_text.data import tokenizers
@@ -15,15 +15,12 @@ from jepa_text.hf.source import Source, init, shapes_of
 from jepa_text.models import heads
 from jepa_text.parallel import sharding
 
-# Parameters with one row or column per token.
-BY_TOKEN = ('encoder/embedding', 'lm_head/output/kernel', 'lm_head/bias')
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Imported:
     """An imported model.
 
-    section     the model section of a config; `encoder` is the module built from it
+    section     the model section of a config
     params      {'encoder': ..., 'lm_head': ...}; without lm_head if the file has none
     causal      tokens attend only to those before them
     begin, end  ids before and after a text
@@ -35,7 +32,6 @@ class Imported:
     """
 
     section: dict
-    encoder: Any
     params: dict
     tied: bool
     tokenizer: tokenizers.Tokenizer
@@ -47,6 +43,10 @@ class Imported:
     pooling: sentence.Pooling | None
     record: dict
     task: task_head.TaskHead | None = None
+
+    @property
+    def encoder(self):
+        return encoder_of(self.section)
 
 
 def load(name, revision=None, *, family=None, mesh=None, adapt=None):
@@ -61,26 +61,19 @@ def load(name, revision=None, *, family=None, mesh=None, adapt=None):
     source, section, tokenizer, mask, head = _choose(name, revision, family, adapt)
     replaced = (tokenizer.mask_id,) if mask and mask[1] == 'new' else ()
     params, tied, used = _params(source, section, head, replaced, mesh)
-    if adapt is None:
-        begin, end = ends(tokenizer)
-    else:
-        begin, end = (tokenizer.bos_id,), (tokenizer.eos_id,)
-    pooling = sentence.read(source.folder)
-    imported = Imported(
-        section=section,
-        encoder=encoder_of(section),
+    changed = {}
+    if adapt is not None:
+        ids = {'begin': (tokenizer.bos_id,), 'end': (tokenizer.eos_id,)}
+        changed = {'causal': False, 'section': section, 'tokenizer': tokenizer, **ids}
+    imported = _imported(
+        source,
         params=params,
         tied=tied,
-        tokenizer=tokenizer,
-        length=_length(source, pooling),
-        causal=source.causal and adapt is None,
-        begin=begin,
-        end=end,
         # A decoder's head was trained to predict the next token.
         shift=source.shift if 'lm_head' in params and head != 'new' else 0,
-        pooling=pooling,
         record={'source': str(name), 'revision': revision},
         task=source.task() if adapt is None and not source.causal else None,
+        **changed,
     )
     imported.record.update(_decided(imported, source, mask, head, used))
     return imported
@@ -103,22 +96,28 @@ def outline(name, has_weights=False):
     wanted = files.WANTED if has_weights else files.JSON
     source = Source(files.folder_of(name, wanted=wanted), has_weights=has_weights)
     has_head = has_weights and source.has_head
-    begin, end = ends(source.tokenizer)
-    pooling = sentence.read(source.folder)
-    return Imported(
-        section=source.section,
-        encoder=encoder_of(source.section),
+    return _imported(
+        source,
         params={'lm_head': {}} if has_head else {},
         tied=has_weights and source.tied,
+        shift=source.shift if has_head else 0,
+    )
+
+
+def _imported(source, **found):
+    """The Imported of a source, with these fields; the others are those of the source."""
+    pooling = sentence.read(source.folder)
+    if 'begin' not in found:
+        found['begin'], found['end'] = ends(source.tokenizer)
+    usual = dict(
+        section=source.section,
         tokenizer=source.tokenizer,
         length=_length(source, pooling),
         causal=source.causal,
-        begin=begin,
-        end=end,
-        shift=source.shift if has_head else 0,
         pooling=pooling,
         record={},
     )
+    return Imported(**usual | found)
 
 
 def _choose(name, revision, family, adapt):
@@ -181,10 +180,7 @@ def _params(source, section, head, replaced, mesh):
         bound = {n: p for n, p in bound.items() if not p[0].path.startswith('lm_head/')}
     flat = weights.place(shapes, bound, source.read, mesh)
     if replaced or section['vocab_rows'] != source.section['vocab_rows']:
-        for name, (part, *_) in bound.items():
-            if part.path in BY_TOKEN:
-                extend = functools.partial(_extended, source, name, part, mesh)
-                flat[part.path] = extend(flat[part.path], section['vocab_rows'], replaced)
+        flat = _with_rows(source, flat, section['vocab_rows'], replaced, mesh)
     params = {'encoder': {}} | ({'lm_head': {}} if has_head else {})
     params |= traverse_util.unflatten_dict(flat, sep='/')
     if head == 'new':
@@ -192,17 +188,19 @@ def _params(source, section, head, replaced, mesh):
     return params, tied, set(bound)
 
 
-def _extended(source, name, part, mesh, leaf, rows, replaced):
-    """A parameter of `rows` tokens; new rows, and those `replaced`, are the mean."""
-    count = min(source.tokenizer.vocab_size, source.section['vocab_rows'])
-    read = functools.partial(source.read, name)
-    mean = adapting.mean_row(read, source.shape(name), count)
-    axis = -1 if part.transposed else 0
-    shape = [*leaf.shape]
-    shape[axis] = rows
-    extend = functools.partial(adapting.extended, rows=rows, replaced=replaced, axis=axis)
-    placed = weights.sharding_of(part.path, tuple(shape), mesh)
-    return jax.jit(extend, out_shardings=placed)(leaf, mean)
+def _with_rows(source, leaves, rows, replaced, mesh):
+    """Parameters of `rows` tokens; new rows, and those `replaced`, are the mean."""
+    have = source.section['vocab_rows']
+    rows_V = np.where(np.arange(rows) < have, np.arange(rows), -1)
+    rows_V[list(replaced)] = -1
+    known = min(source.tokenizer.vocab_size, have)
+    make = functools.partial(adapting.with_token_rows, rows_V=rows_V, known=known)
+    own = {path: leaves[path] for path in leaves if path in adapting.BY_TOKEN}
+    placed = {
+        path: weights.sharding_of(path, leaf.shape, mesh)
+        for path, leaf in jax.eval_shape(make, own).items()
+    }
+    return leaves | jax.jit(make, out_shardings=placed)(own)
 
 
 def _new_head(section, mesh):

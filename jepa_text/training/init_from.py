@@ -29,6 +29,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import traverse_util
 
 from jepa_text.data.rows import row_folder
 from jepa_text.files import atomic, checksums
@@ -296,9 +297,12 @@ def _fit(params, old, shapes, new, *, head):
         )
 
     def make(params):
-        params = with_token_rows(
-            transferred(params, head), rows_V, min(old.vocab_size, have)
-        )
+        params = transferred(params, head)
+        if not np.array_equal(rows_V, np.arange(have)):
+            leaves = traverse_util.flatten_dict(params, keep_empty_nodes=True, sep='/')
+            known = min(old.vocab_size, have)
+            leaves = adapting.with_token_rows(leaves, rows_V, known)
+            params = traverse_util.unflatten_dict(leaves, sep='/')
         params['encoder'] = _with_scan(params['encoder'], 'layers' in shapes['encoder'])
         return switches.with_head(params, shapes) if head == 'keep' else params
 
@@ -330,32 +334,6 @@ def token_rows(old, new, have, want):
         if known is not None and known < have:
             rows_V[number] = known
     return rows_V
-
-
-def with_token_rows(params, rows_V, known):
-    """Returns params with token rows selected by `token_rows`.
-
-    The mean is that of the first `known` rows.
-    """
-
-    def pick(leaf, axis):
-        mean = jnp.mean(
-            leaf[:known] if axis == 0 else leaf[:, :known], axis, keepdims=True
-        )
-        shape = [1] * leaf.ndim
-        shape[axis] = -1
-        taken = jnp.take(leaf, jnp.asarray(np.maximum(rows_V, 0)), axis)
-        return jnp.where(jnp.asarray(rows_V < 0).reshape(shape), mean, taken)
-
-    encoder, head = dict(params['encoder']), dict(params.get('lm_head', {}))
-    if np.array_equal(rows_V, np.arange(len(encoder['embedding']))):
-        return params
-    encoder['embedding'] = pick(encoder['embedding'], 0)
-    if 'output' in head:
-        head['output'] = {'kernel': pick(head['output']['kernel'], 1)}
-    if 'bias' in head:
-        head['bias'] = pick(head['bias'], 0)
-    return {**params, 'encoder': encoder} | ({'lm_head': head} if head else {})
 
 
 def _with_scan(encoder, scan):

@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from test_hf_import import flat, tensors_of
 
 from jepa_text.data import prepare, tokenizers
+from jepa_text.hf import adapt
 from jepa_text.optim import schedules
 from jepa_text.pretrained import export, load
 from jepa_text.running import restore, workdir
@@ -184,15 +185,16 @@ def test_tokens_are_matched_by_their_text(tmp_path):
     assert rows_V.tolist() == [3, 0, 1, 2, 6, 4, -1, -1, -1, -1]
     # A spare row, without a token, keeps its index.
     assert init_from.token_rows(first, first, 9, 9).tolist() == list(range(9))
-    params = {
-        'encoder': {'embedding': jnp.arange(16.0).reshape(8, 2)},
-        'lm_head': {'output': {'kernel': jnp.arange(8.0)[None]}, 'bias': jnp.arange(8.0)},
+    leaves = {
+        'encoder/embedding': jnp.arange(16.0).reshape(8, 2),
+        'lm_head/output/kernel': jnp.arange(8.0)[None],
+        'lm_head/bias': jnp.arange(8.0),
     }
-    moved = init_from.with_token_rows(params, rows_V, known=7)
+    moved = adapt.with_token_rows(leaves, rows_V, known=7)
     expected = [3, 0, 1, 2, 6, 4, 3, 3, 3, 3]
-    assert_allclose(moved['encoder']['embedding'][:, 0] / 2, expected, atol=1e-6)
-    assert_allclose(moved['lm_head']['output']['kernel'][0], expected, atol=1e-6)
-    assert_allclose(moved['lm_head']['bias'], expected, atol=1e-6)
+    assert_allclose(moved['encoder/embedding'][:, 0] / 2, expected, atol=1e-6)
+    assert_allclose(moved['lm_head/output/kernel'][0], expected, atol=1e-6)
+    assert_allclose(moved['lm_head/bias'], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(
