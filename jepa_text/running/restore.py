@@ -228,20 +228,22 @@ def check(path, saved, arrays):
 
 def compare(path, kinds, wanted, exactly=False):
     """Raises ValueError that lists every leaf in which two states differ."""
-    extra = sorted(kinds.keys() - wanted.keys()) if exactly else ()
-    lines = [f'{key} is {kinds[key]} in the checkpoint, not expected' for key in extra]
-    for key, kind in wanted.items():
-        if key not in kinds:
-            lines.append(f'{key} is not in the checkpoint, {kind} is expected')
-        elif kinds[key] != kind:
-            lines.append(f'{key} is {kinds[key]} in the checkpoint, {kind} is expected')
-    if lines:
-        more = f'; and {len(lines) - _MAX_SHOWN} more' if len(lines) > _MAX_SHOWN else ''
+    if found := mismatches(kinds, wanted, 'in the checkpoint', exactly):
         raise ValueError(
-            f'The checkpoint {path} does not match this state: '
-            f'{"; ".join(lines[:_MAX_SHOWN])}{more}. Use the config that it was saved '
-            'with, or another folder.'
+            f'The checkpoint {path} does not match this state: {found}. Use the config '
+            'that it was saved with, or another folder.'
         )
+
+
+def mismatches(kinds, wanted, where, exactly=True):
+    """Text on the leaves of two states {path: kind} that differ, '' if none does."""
+    extra = sorted(kinds.keys() - wanted.keys()) if exactly else ()
+    lines = [f'{key} is {kinds[key]} {where}, not expected' for key in extra]
+    for key, kind in wanted.items():
+        if kinds.get(key) != kind:
+            lines.append(f'{key} is {kinds.get(key, "not")} {where}, {kind} is expected')
+    more = f'; and {len(lines) - _MAX_SHOWN} more' if len(lines) > _MAX_SHOWN else ''
+    return '; '.join(lines[:_MAX_SHOWN]) + more
 
 
 def leaves_of(state):

@@ -345,17 +345,9 @@ def _with_scan(encoder, scan):
 
 def _check_shapes(have, wanted):
     """Raises ValueError with the paths that differ if two trees have other shapes."""
-    have, wanted = switches.shapes(have), switches.shapes(wanted)
-    lines = [f'{path} is only in the start' for path in sorted(have.keys() - wanted)]
-    lines += [f'{path} is not in the start' for path in sorted(wanted.keys() - have)]
-    lines += [
-        f'{path} is {have[path]} in the start and {shape} here'
-        for path, shape in sorted(wanted.items())
-        if path in have and have[path] != shape
-    ]
-    if lines:
-        more = f'; and {len(lines) - 10} more' if len(lines) > 10 else ''
+    have, wanted = restore.describe(have), restore.describe(wanted)
+    if found := restore.mismatches(have, wanted, 'in the start'):
         raise ValueError(
-            f'The model differs from the start: {"; ".join(lines[:10])}{more}. Remove '
-            'sizes from the model section, or set those of the start.'
+            f'The model differs from the start: {found}. Remove sizes from the model '
+            'section, or set those of the start.'
         )

@@ -17,6 +17,7 @@ from jepa_text.models import memo
 from jepa_text.models.network import key_from
 from jepa_text.optim.leaves import path_name
 from jepa_text.parallel import sharding
+from jepa_text.running import restore
 from jepa_text.settings import resolve
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
@@ -69,7 +70,9 @@ def reshaped_modules(before, after):
     Raises ValueError if the encoder is one of them, or if the head is, or would lose its
     own kernel.
     """
-    changed = [n for n in after if n in before and shapes(before[n]) != shapes(after[n])]
+    kinds = restore.describe
+    both = [name for name in after if name in before]
+    changed = [name for name in both if kinds(before[name]) != kinds(after[name])]
     if 'lm_head' in changed and 'output' in before['lm_head']:
         raise ValueError(
             'the head has a kernel of its own, which tied=True would discard. Set tied '
@@ -92,23 +95,12 @@ def with_head(params, shapes):
     return {**params, 'lm_head': {**head, 'output': {'kernel': kernel_DV}}}
 
 
-def named(tree):
-    """Returns {path such as 'encoder/embedding': leaf}."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {path_name(path): leaf for path, leaf in leaves}
-
-
-def shapes(tree):
-    """Returns {path: shape} of the leaves of a tree."""
-    return {name: jnp.shape(leaf) for name, leaf in named(tree).items()}
-
-
 def _carry(old, new, reset):
     """Returns `new` with the leaves of `old` that have the same path and shape.
 
     Paths that match the regular expression `reset` (if not empty) are not carried over.
     """
-    carried = named(old)
+    carried = restore.leaves_of(old)
 
     def choose(path, leaf):
         name = path_name(path)
@@ -206,21 +198,14 @@ def _check_step(recipe, phase):
 
 def _check_shapes(what, *abstract):
     """Raises ValueError if two abstract states differ in shapes or dtypes."""
-    after, wanted = (
-        {(name, f'{x.dtype}{list(x.shape)}') for name, x in named(state).items()}
-        for state in abstract
-    )
-    if differing := sorted(after ^ wanted):
-        raise ValueError(
-            f'{what} would change the shapes of {len(differing)} arrays of the state: '
-            f'{", ".join(map(" ".join, differing[:4]))}.'
-        )
+    if found := restore.mismatches(*map(restore.describe, abstract), f'after {what}'):
+        raise ValueError(f'{what} would change the shapes of the state: {found}.')
 
 
 def _check_reset(pattern, opt_state):
     """Raises ValueError if a pattern matches nothing, or only a part of Adam's state of a
     parameter."""
-    names = list(named(opt_state))
+    names = list(restore.leaves_of(opt_state))
     matched = {name for name in names if re.search(pattern, name)}
     if not matched:
         listed = ' and '.join(map(repr, names[:1] + names[-1:])) or 'none'

@@ -334,7 +334,7 @@ def test_moments_are_kept_if_they_fit(folder, old, tmp_path):
     same(state.params['encoder'], load.load(old).params['encoder'])
     for changes, says in (
         (dict(optimizer=dict(name='sgd')), 'was trained with'),
-        (dict(model=dict(scan=False)), 'encoder/layers/.* is only in the start'),
+        (dict(model=dict(scan=False)), 'encoder/layers/.* in the start, not expected'),
     ):
         config = config_of(
             folder, old, **{**changes, 'init_from': dict(optimizer='kept')}
@@ -367,7 +367,7 @@ def test_invalid_sections_are_rejected(folder, section, says):
 
 @pytest.mark.slow
 def test_a_model_of_another_shape_is_rejected(folder, old, tmp_path):
-    with pytest.raises(ValueError, match='ffn/up/kernel is .* in the start and .* here'):
+    with pytest.raises(ValueError, match='ffn/up/kernel is .* in the start'):
         begun(config_of(folder, old, model=dict(ffn_width=96)), tmp_path / 'a')
     whole = dict(name='transformer', preset='tiny', qk_norm=True)
     with pytest.raises(ValueError, match='q_norm/scale is not in the start'):
