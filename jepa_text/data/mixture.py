@@ -107,5 +107,4 @@ class Mixture:
         return [part.before + count for part, count in zip(self.parts, counts)]
 
     def one_hot(self, number):
-        """Returns bool [parts], true at `number`."""
         return np.arange(len(self.parts)) == number

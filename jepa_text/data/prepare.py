@@ -102,7 +102,6 @@ def _non_default(commit, config):
 
 
 def _write(partial, tokenizer, options, about):
-    """Writes all shards, the tokenizer and the manifest into the partial folder."""
     tokenizer.save(partial / units.TOKENIZER)
     work = units.load(partial)
     with engine.opened(options, partial / units.SCRATCH) as run:
@@ -117,7 +116,6 @@ def _write(partial, tokenizer, options, about):
 
 
 def _tasks(work, options):
-    """Returns the engine.Tasks for what is not done yet."""
     done, scratch = partial_files.done_parts(work.folder), work.folder / units.SCRATCH
     left = [number for number in range(len(work.units)) if number not in done]
     if not left:
@@ -205,7 +203,6 @@ def _manifest(work, about):
 
 
 def _merged(counts):
-    """The counts of a split over all units."""
     digests = [one['text_sha256'] for one in counts]
     lengths = itertools.zip_longest(*(one['lengths'] for one in counts), fillvalue=0)
     return {

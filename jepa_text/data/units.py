@@ -111,7 +111,6 @@ def make_shards(folder, numbers):
 
 
 def _shown(label, numbers):
-    """Yields the numbers with a progress bar."""
     with progress.Progress(label, len(numbers)) as bar:
         for count, number in enumerate(numbers, 1):
             yield number
@@ -177,11 +176,9 @@ class Tally:
             examples.append(example if is_name else example[:SHOWN].strip())
 
     def drop_bad(self, bad):
-        """Counts a dropped invalid_text.Bad."""
         self.drop(rows_page.BAD + bad.reason, bad.where)
 
     def as_dict(self):
-        """Returns the counts and examples as plain, sorted dicts."""
         return {
             'left_out': dict(sorted(self.left_out.items())),
             'examples': dict(sorted(self.examples.items())),

@@ -142,7 +142,6 @@ def stat(address):
 
 
 def _file(address, info):
-    """The File that fsspec's info describes."""
     version = next((info[key] for key in _VERSIONS if info.get(key)), None)
     # A listing may give a time as a number where the file's own info gives a datetime.
     version = version.timestamp() if hasattr(version, 'timestamp') else version

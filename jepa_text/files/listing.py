@@ -21,7 +21,6 @@ class Listing:
     commit: str = ''
 
     def __str__(self):
-        """Returns, for example, '3 files read; 1 skipped'."""
         text = f'{len(self.files):,} {"file" if len(self.files) == 1 else "files"} read'
         text += f' of commit {self.commit}' if self.commit else ''
         return f'{text}; {self.skipped:,} skipped' if self.skipped else text

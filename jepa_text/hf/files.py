@@ -164,11 +164,9 @@ class Tensors:
 
     @property
     def names(self):
-        """All names, sorted."""
         return sorted(self._files)
 
     def shape(self, name):
-        """The shape of a tensor, as a tuple."""
         _, opened = self._files[name]
         return tuple(opened.get_slice(name).get_shape())
 

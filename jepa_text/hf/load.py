@@ -221,7 +221,6 @@ def ends(tokenizer):
 
 
 def _length(source, pooling):
-    """The maximum length in tokens: of the position embeddings, config and pooling."""
     length = source.config['max_position_embeddings']
     length -= source.section.get('position_offset', 0)
     return min(length, (pooling and pooling.length) or length)

@@ -96,7 +96,6 @@ def read(name):
 
 
 def _is_plain(name):
-    """Whether a name is the path of a tokenizer.json or of a folder with one."""
     return not name.startswith(paths.MODEL) and not name.endswith(formats.SUFFIX)
 
 

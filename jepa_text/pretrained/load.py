@@ -170,7 +170,6 @@ def _place(workdir):
 
 
 def _of_import(name, imported):
-    """The model of a hf/load.Imported."""
     section = {'name': 'mlm', 'tied': imported.tied, 'shift': imported.shift}
     if imported.causal and imported.shift:
         section = {'name': 'clm', 'tied': imported.tied}
@@ -220,7 +219,6 @@ def untrained(workdir):
 
 
 def _read(folder, name):
-    """(config, tokenizer) of a run."""
     if not (folder / 'config.json').is_file():
         raise FileNotFoundError(
             f'{name} contains no config.json, so it is no run of jepa-text: give the '

@@ -344,7 +344,6 @@ class _Rest:
 
 
 def _check_text(name, text):
-    """Raises ValueError for what is not a string."""
     if not isinstance(text, str):
         kind = type(text).__name__
         raise ValueError(f'{name}={text!r} is not a text, but a {kind}: give a string.')

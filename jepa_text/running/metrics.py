@@ -82,7 +82,6 @@ class Writer:
         return self._last
 
     def close(self):
-        """Flushes and closes all; a second call does nothing."""
         self._file.close()
         if self._events:
             self._events.close()

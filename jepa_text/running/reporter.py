@@ -71,7 +71,6 @@ class Reporter(contextlib.ExitStack):
             )
 
     def write(self, number, values):
-        """Writes metrics of a step."""
         if self._is_active:
             self._writer.write(number, values)
 
@@ -80,7 +79,6 @@ class Reporter(contextlib.ExitStack):
         return self._writer.sync() if self._is_active else None
 
     def log(self, text):
-        """Prints a line on the terminal."""
         if self._is_active:
             self._progress.log(text)
 

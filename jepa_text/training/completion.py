@@ -73,7 +73,6 @@ def _mlm_section(phase):
 
 
 def _check_baseline(kind, phases):
-    """Raises ValueError for an unknown kind, and if no phase has a latent term."""
     resolve.check_choice('baseline', kind, ('none', 'flops'))
     if not any(map(_mlm_section, phases)):
         raise ValueError(

@@ -60,7 +60,6 @@ def costs(recipe):
 
 
 def _unreached(recipe):
-    """Yields a line about checkpoints that the run does not reach."""
     kept = recipe.settings.checkpoint.keep_at_steps
     if beyond := [step for step in kept if step > recipe.steps]:
         listed = ', '.join(f'{step:,}' for step in beyond)

@@ -86,5 +86,4 @@ def _pooled(network, params, tokens_BL, segment_ids_BL, positions_BL):
 
 
 def _unmasked(example, rng, step):
-    """Masks nothing."""
     return example

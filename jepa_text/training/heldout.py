@@ -139,7 +139,6 @@ class RunEvaluator:
 
 
 def _summed(totals):
-    """Returns {name: sums} added over evaluators."""
     return {
         name: {key: sum(total[name][key] for total in totals) for key in sums}
         for name, sums in totals[0].items()

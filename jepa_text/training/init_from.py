@@ -234,7 +234,6 @@ def _folder(source):
 
 
 def _read(folder, step, mesh, shapes):
-    """Reads subtrees of a checkpoint onto the mesh."""
     return restore.part(folder / 'checkpoints', step, sharding.sharded(shapes, mesh))
 
 
@@ -344,7 +343,6 @@ def _with_scan(encoder, scan):
 
 
 def _check_shapes(have, wanted):
-    """Raises ValueError with the paths that differ if two trees have other shapes."""
     have, wanted = restore.describe(have), restore.describe(wanted)
     if found := restore.mismatches(have, wanted, 'in the start'):
         raise ValueError(

@@ -50,14 +50,12 @@ def steps(
 
 
 def _batches(recipe, phase, done):
-    """Yields the batches of a phase after `done` steps of the run, on the mesh."""
     with contextlib.closing(train.batches_of(recipe, phase, done)) as batches:
         for _, batch in zip(range(done, phase.stop), batches):
             yield sharding.put_batch(batch, recipe.mesh)
 
 
 def _recipe(config):
-    """Returns the Recipe of a config; prepares rows that do not exist."""
     xla_flags.apply()  # before anything is computed
     numerics.check()
     compilation.use_cache()

@@ -106,7 +106,6 @@ def _sample(folder, manifest, tokenizer):
 
 
 def _make_remote(section, address, source, budget, is_brief):
-    """Like `make`, at an address: prepares locally, then uploads."""
     addresses.check_free(address)
     with tempfile.TemporaryDirectory() as temporary:
         manifest = make(section, f'{temporary}/rows', source, budget, is_brief)

@@ -122,7 +122,6 @@ class Recipe:
         )
 
     def meta(self, phase, step):
-        """Returns the metadata of a checkpoint at a step of a phase."""
         return {
             'phase': phase.index,
             'fingerprint': self.fingerprint,
@@ -136,15 +135,12 @@ class Recipe:
         }
 
     def shapes(self, phase):
-        """Returns shapes and dtypes of the state in a phase."""
         return _shapes(phase.network.encoder, phase.objective, self.optimizer)
 
     def shardings(self, phase):
-        """Returns the sharding of every leaf of the state in a phase."""
         return sharding.shardings(self.shapes(phase), self.mesh)
 
     def abstract_state(self, phase):
-        """Returns shapes, dtypes and shardings of the state in a phase."""
         return sharding.sharded(self.shapes(phase), self.mesh)
 
     def abstract_batch(self, phase, rows=None):
@@ -166,7 +162,6 @@ class Recipe:
         }
 
     def cost(self, phase):
-        """Returns the flops.Count of a step of a phase."""
         batch = self.abstract_batch(phase)
         return preflight.cost(phase.network, phase.objective, batch)
 

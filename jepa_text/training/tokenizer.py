@@ -132,7 +132,6 @@ def _finished(folder, settings):
 
 
 def _make(parsed, partial, folder, others):
-    """Writes tokenizer.json, and returns the contents of the report."""
     if parsed.tokenizer:
         content, notes, _ = named_tokenizer.read(parsed.tokenizer)
         content, added = roles.completed(content, parsed.tokenizer)
@@ -196,7 +195,6 @@ def _check_sample(sample, parsed, left_out):
 
 
 def _training_notes(tokenizer, sample, train):
-    """Returns notes on how a tokenizer was trained, one line each."""
     notes = [f'trained bpe on {sample.bytes:,} bytes, {sample.documents:,} documents']
     if sample.share < 1:
         notes.append(f'a sample of {sample.share:.3g} of the documents, by their hash')

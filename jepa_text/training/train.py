@@ -120,7 +120,6 @@ class _Loop:
             return switches.entered(self.recipe, phase, state)
 
     def train_phase(self, phase, state):
-        """Trains from the step of the state to the end of the phase."""
         recipe, clock = self.recipe, self.report.clock
         step = steps.compiled(recipe, phase)
         self.watchdog.pause()
@@ -178,7 +177,6 @@ class _Loop:
             )
 
     def report_once(self, phase, kind, text):
-        """Reports a message unless one of its kind was reported in this phase."""
         if (phase.index, kind) not in self.reported:
             self.reported.add((phase.index, kind))
             self.report.log(text)
@@ -197,7 +195,6 @@ class _Loop:
         )
 
     def save(self, state, phase, wait=False):
-        """Saves a checkpoint of the state, with the metadata needed to resume."""
         with self._pause():
             meta = {
                 **self.recipe.meta(phase, int(state.step)),

@@ -90,7 +90,6 @@ def _read(evaluation_set):
 
 
 def _values(file, fields):
-    """Returns the values of the named fields of a file, or of all if none are named."""
     rows = tables.read(file)
     columns = tables.columns(rows, fields, file) if fields else map(dict.values, rows)
     return itertools.chain.from_iterable(columns)

@@ -43,7 +43,6 @@ class Piece(NamedTuple):
         return self.file, self.start, self.stop
 
     def describe(self, number):
-        """Names a document in messages, by its number from 1."""
         return f'{self.path}, document {number:,}{reading.after(self.start)}'
 
 

@@ -81,7 +81,6 @@ def _begin(group):
 
 
 def _arrow_batches(path, wanted, *_):
-    """Yields (number of rows before it, batch)."""
     with streams.open_bytes(path) as file:
         read, is_stream = _arrow_reader(file)
         _check_columns(path, wanted, read.schema.names)
@@ -140,7 +139,6 @@ def _seekable(path):
 
 @contextlib.contextmanager
 def _clear_errors(path):
-    """Raises errors of Arrow as ValueError with the file."""
     import pyarrow
 
     try:

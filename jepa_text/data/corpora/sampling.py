@@ -40,7 +40,6 @@ class Sample:
         return (data.decode('utf-8') for data in self.texts)
 
     def about(self):
-        """Returns the counts, for a report."""
         return {key: value for key, value in vars(self).items() if key != 'texts'}
 
 

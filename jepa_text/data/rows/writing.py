@@ -43,7 +43,6 @@ class Writer:
         self._max_documents = 0
 
     def add(self, text, ids):
-        """Adds a document."""
         data = text.encode('utf-8')
         self._digest.update(data + b'\0')
         if self._counts['documents'] % SAMPLED == 0:
@@ -131,14 +130,12 @@ class _Shard:
             self.rows += 1
 
     def close(self, name):
-        """Completes the file, flushes it to the disk, and renames it to `name`."""
         writer, self._writer = self._writer, None
         writer.close()
         atomic.flush(self._path)
         os.replace(self._path, self._path.with_name(name))
 
     def abandon(self):
-        """Deletes the file unless `close` has completed it."""
         if self._writer is not None:
             # A broken writer fails again when closed; the first error is the cause.
             with contextlib.suppress(RuntimeError):

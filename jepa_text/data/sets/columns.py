@@ -73,7 +73,6 @@ def sentences(path, words=0, tags=-1):
 
 
 def _sentence(rows, words, tags):
-    """The Sentence of some (where, cells)."""
     if words % len(rows[0][1]) and _are_numbers([cells[0] for _, cells in rows]):
         rows = [row for row in rows if not _NO_WORD.fullmatch(row[1][0])]
     cells = (

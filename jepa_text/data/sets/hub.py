@@ -77,7 +77,6 @@ def find(path):
 
 
 def _cached(path, snapshot, unreachable):
-    """The Listed of what is in the cache."""
     name, config, revision = parse(path)
     cached = dict(local_files_only=True, allow_patterns=['README.md'])
     # Not downloaded, or not the files of this config, which is unknown then.

@@ -31,7 +31,6 @@ def rows(name, words):
 
 
 def _plain(value):
-    """Converts numpy values and bytes to plain Python."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     value = value.tolist() if hasattr(value, 'tolist') else value

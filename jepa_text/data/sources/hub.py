@@ -49,6 +49,5 @@ def make(split, path, field='text', splits=('train',), heldout_every=100):
 
 
 def _source_of(file):
-    """The source that reads a file."""
     kinds = (module for module in (parquet, csv) if file.path.endswith(module.SUFFIXES))
     return next(kinds, jsonl)

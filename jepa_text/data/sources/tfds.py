@@ -45,7 +45,6 @@ def make(split, path, field='text', splits=('train',), heldout_every=100):
 
 
 def _builder(path):
-    """The builder of a prepared dataset, given its path or name."""
     import tensorflow_datasets as tfds
 
     if path.startswith(NAMED):

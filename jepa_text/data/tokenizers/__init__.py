@@ -313,7 +313,6 @@ def _check(backend, content, ids):
 
 
 def _marked_ids(content):
-    """Returns {role: id} of the roles that are marked in the content."""
     added = content.get('added_tokens') or []
     return {role: t['id'] for t in added for role in t.get(declared.MARK, ())}
 

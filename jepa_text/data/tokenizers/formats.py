@@ -51,7 +51,6 @@ def read(name):
 
 
 def _sentencepiece(path):
-    """Reads a SentencePiece .model file."""
     library, converters = (
         extras.package(
             module,
