@@ -5,7 +5,6 @@ No downloaded code is executed.
 """
 
 import json
-import os
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import numpy as np
@@ -111,20 +110,6 @@ def write_json(path, content):
     Path(path).write_text(text + '\n', encoding='utf-8')
 
 
-def is_file(path):
-    """Whether a file exists; raises ValueError if the path is something else.
-
-    Reading a pipe would block, and a broken link would look like an absent optional file.
-    """
-    path = Path(path)
-    if not path.is_file() and os.path.lexists(path):
-        raise ValueError(
-            f'{path} is there, but is no file that can be read: a folder, a pipe, a '
-            'device, or a link that leads nowhere. Replace it by the file itself.'
-        )
-    return path.is_file()
-
-
 def is_plain(name):
     """Whether a name from a file is a plain file name, unlike '../x', '/x' and 'a/b'."""
     return (
@@ -136,7 +121,7 @@ def is_plain(name):
 
 def read_json(path, kind=dict):
     """The object (`kind` dict) or list in a JSON file; raises ValueError if invalid."""
-    if not is_file(path):
+    if not Path(path).is_file():
         raise FileNotFoundError(
             f'{path} is missing: use a folder written by `save_pretrained`.'
         )
@@ -212,9 +197,9 @@ def _shards(folder):
 
     As in transformers, model.safetensors takes precedence over an index.
     """
-    if is_file(folder / SINGLE):
+    if (folder / SINGLE).is_file():
         return {folder / SINGLE: None}
-    if is_file(folder / INDEX):
+    if (folder / INDEX).is_file():
         return _indexed(folder, folder / INDEX)
     others = [path.name for kind in WEIGHTS for path in sorted(folder.glob(kind))]
     raise FileNotFoundError(
@@ -241,7 +226,7 @@ def _indexed(folder, index):
                 'file in this folder is allowed, never another place.'
             )
         shards.setdefault(folder / file, []).append(name)
-    missing = sorted(path.name for path in shards if not is_file(path))
+    missing = sorted(path.name for path in shards if not path.is_file())
     if missing:
         raise FileNotFoundError(
             f'{index} names {", ".join(missing)}, missing from the folder: download the '
@@ -253,7 +238,6 @@ def _indexed(folder, index):
 def _open(path):
     from safetensors import SafetensorError, safe_open
 
-    is_file(path)
     try:
         return safe_open(path, 'np')
     except SafetensorError as error:

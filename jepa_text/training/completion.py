@@ -38,7 +38,8 @@ def with_baseline(config, folder, mesh=None):
     With 'none', returns the config unchanged. Otherwise `baseline` becomes {'by': kind,
     'ratios': [relative cost of a step, by phase]}, so that config.json records what was
     matched; a config with such an entry is returned unchanged. `mesh` is that of the
-    devices of this job, unless given. Raises ValueError as in _check_baseline.
+    devices of this job, unless given. Raises ValueError for an unknown kind, and if no
+    phase has a latent term.
     """
     kind = config['baseline']
     if kind == 'none' or (isinstance(kind, dict) and {*kind} == {'by', 'ratios'}):
@@ -47,24 +48,28 @@ def with_baseline(config, folder, mesh=None):
         # For the size of a stand-in, if there is no tokenizer yet, as in a plan.
         vocab_size = (config.get('plan') or {}).get('vocab_size')
         recipe = recipes.outline(config, mesh, vocab_size)
-        _check_baseline(kind, recipe.phases)
+        resolve.check_choice('baseline', kind, ('none', 'flops'))
+        if not any(map(_mlm_section, recipe.phases)):
+            raise ValueError(
+                f'baseline={kind!r}, but no phase has a latent term: '
+                f'{", ".join(phase.name for phase in recipe.phases)}. Set baseline=none.'
+            )
         # The baseline itself lacks some of the modules that they may match.
         preflight.lr_multipliers(recipe)
-        plain = config | dict(phases=_without_latents(recipe.phases))
-        plain |= dict(steps=recipe.steps, tokens=0)
-        ratios = _flops_ratios(recipe, recipes.outline(plain, mesh, vocab_size))
+        same = _without_latents(recipe.phases, [1] * len(recipe.phases))
+        plain = config | dict(phases=same, steps=recipe.steps, tokens=0)
+        plain = recipes.outline(plain, mesh, vocab_size)
+        costs = [[r.cost(phase).model for phase in r.phases] for r in (recipe, plain)]
+        ratios = [own / base for own, base in zip(*costs)]
     sections = _without_latents(recipe.phases, ratios)
-    return _stretched(config, recipe.steps, sections) | {
-        'baseline': {'by': kind, 'ratios': ratios}
-    }
-
-
-def _stretched(config, steps, sections):
-    """Returns the config with other phases; its schedule and steps stretch with them."""
     total = sum(section['steps'] for section in sections)
-    schedule = stretched(config['schedule'], total / steps)
-    tokens = {'tokens': 0} if 'tokens' in config else {}
-    return config | tokens | dict(phases=sections, steps=total, schedule=schedule)
+    return config | {
+        'tokens': 0,
+        'phases': sections,
+        'steps': total,
+        'schedule': stretched(config['schedule'], total / recipe.steps),
+        'baseline': {'by': kind, 'ratios': ratios},
+    }
 
 
 def _mlm_section(phase):
@@ -72,19 +77,10 @@ def _mlm_section(phase):
     return phase.objective.baseline(phase.section['objective'])
 
 
-def _check_baseline(kind, phases):
-    resolve.check_choice('baseline', kind, ('none', 'flops'))
-    if not any(map(_mlm_section, phases)):
-        raise ValueError(
-            f'baseline={kind!r}, but no phase has a latent term: '
-            f'{", ".join(phase.name for phase in phases)}. Set baseline=none.'
-        )
-
-
-def _without_latents(phases, ratios=None):
+def _without_latents(phases, ratios):
     """Returns sections without latent terms, and with phases stretched by the ratios."""
     made = []
-    for phase, ratio in zip(phases, ratios or [1] * len(phases)):
+    for phase, ratio in zip(phases, ratios):
         section = {
             key: value for key, value in phase.section.items() if key != 'fraction'
         }
@@ -111,10 +107,3 @@ def stretched(section, factor):
         if key.endswith('steps') and value
     }
     return section | lengths
-
-
-def _flops_ratios(recipe, plain):
-    """Returns, for each phase, its FLOPs per step relative to its phase in `plain`, the
-    recipe without latent terms; 1 for equal phases."""
-    costs = [[one.cost(phase).model for phase in one.phases] for one in (recipe, plain)]
-    return [own / base for own, base in zip(*costs)]

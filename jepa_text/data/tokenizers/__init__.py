@@ -143,7 +143,10 @@ class Tokenizer:
         if 'ByteLevel' in json.dumps(content.get('decoder')):
             starts = _starts_word_in_bytes
         elif content['model'].get('type') == 'WordPiece':
-            starts = _starts_word_in_wordpiece
+
+            def starts(token):
+                return not token.startswith('##')
+
         else:
             starts = _starts_word_in_metaspace
         starts_V = np.ones(self.vocab_size, bool)
@@ -200,11 +203,11 @@ def _declared(content, folder):
     A declared token that is not in the vocabulary has no role: transformers would add it,
     but the model has no embedding of it.
     """
-    names, added = declared.names(folder), content.get('added_tokens') or []
-    is_valid = isinstance(added, list) and all(isinstance(t, dict) for t in added)
-    if not names or not is_valid or not all('id' in token for token in added):
+    names = declared.names(folder)
+    try:
+        vocabulary = declared.vocabulary(content)
+    except (LookupError, TypeError):
         return content  # `parse` says what is wrong
-    vocabulary = declared.vocabulary(content)
     for role, name in names.items():
         usual = next((one for one in NAMES[role] if one in vocabulary), None)
         if name in vocabulary and name != usual:
@@ -360,10 +363,6 @@ def _starts_word(letter):
         return False
     has_no_spaces = any(a <= ord(letter) <= b for a, b in words.WITHOUT_SPACES)
     return not letter.isalnum() or (has_no_spaces and category != 'Lm')
-
-
-def _starts_word_in_wordpiece(token):
-    return not token.startswith('##')
 
 
 def _starts_word_in_metaspace(token):

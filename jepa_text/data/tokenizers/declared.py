@@ -39,17 +39,12 @@ def names(folder):
 
 
 def vocabulary(content):
-    """Returns {token: id} of a tokenizer.json's content, which may be invalid."""
-    model, added = content.get('model'), content.get('added_tokens')
-    ids = model.get('vocab') if isinstance(model, dict) else None
+    """Returns {token: id} of a tokenizer.json's content."""
+    ids = content['model']['vocab']
     if isinstance(ids, list):
-        pieces = (piece[0] for piece in ids if isinstance(piece, list) and piece)
-        ids = {piece: i for i, piece in enumerate(pieces) if isinstance(piece, str)}
-    ids = dict(ids) if isinstance(ids, dict) else {}
-    for token in added if isinstance(added, list) else ():
-        if isinstance(token, dict) and {'id', 'content'} <= token.keys():
-            ids[token['content']] = token['id']
-    return ids
+        ids = {piece[0]: i for i, piece in enumerate(ids)}
+    added = content.get('added_tokens') or ()
+    return ids | {token['content']: token['id'] for token in added}
 
 
 def _read(path):
