@@ -128,12 +128,7 @@ def _error(key, value, words):
 
 
 def to_section(config, family=None):
-    """The model section of a config.json (a dict).
-
-    Raises ValueError for an unknown family, a missing size, an invalid value, and for
-    anything that the models here compute differently, such as other activations or
-    other scaling of positions.
-    """
+    """The model section of a config.json (a dict)."""
     family, config = complete(config, family)
     model = FAMILIES[family].model
     read = {
@@ -164,7 +159,7 @@ def to_config(section, family, tied, causal):
     """The config.json of a canonical section, as a dict that `to_section` can read.
 
     A decoder that is not `causal` gets is_causal=false, which makes it bidirectional in
-    transformers. Raises ValueError if the family cannot express an option of the section.
+    transformers.
     """
     kind = FAMILIES[family]
     if section['name'] != kind.model:

@@ -46,10 +46,7 @@ class Opened:
 
 
 def opened(name, source=None):
-    """Returns the Opened of a name; `source` is the section `init_from`.
-
-    Raises ValueError for an invalid tokenizer, and what `read` raises.
-    """
+    """Returns the Opened of a name; `source` is the section `init_from`."""
     if name == START:
         return _of_start(source or {})
     content, notes, commit = read(name)
@@ -69,8 +66,7 @@ def exists(name):
 def read(name):
     """Returns (content of a tokenizer.json, notes on its origin, commit or '').
 
-    Accepts any name except 'init_from'. Raises FileNotFoundError if it does not exist,
-    PermissionError for a model whose terms must be accepted, and as formats.read.
+    Accepts any name except 'init_from'.
     """
     if name == BUNDLED:
         name = str(tokenizers.BUNDLED)

@@ -78,10 +78,7 @@ class TaskHead:
         return fields
 
     def fitting(self, family):
-        """The TaskClass of a family that computes the same as this head.
-
-        Raises ValueError as `fitting` does.
-        """
+        """The TaskClass of a family that computes the same as this head."""
         return fitting(family, self.kind, self.pool, self.layers)
 
     @property
@@ -98,10 +95,7 @@ def architecture(family, kind):
 
 
 def fitting(family, kind, pool, act):
-    """The TaskClass of a family that computes a head of a kind with a pooling and an act.
-
-    Raises ValueError if there is none, with the settings for which there is one.
-    """
+    """The TaskClass of a family that computes a head of a kind with a pooling and an act."""
     theirs = FAMILIES[family].tasks.get(kind)
     if theirs is None:
         supported = [name for name, known in FAMILIES.items() if kind in known.tasks]

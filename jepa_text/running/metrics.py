@@ -58,11 +58,7 @@ class Writer:
         self._events = _event_writer(workdir, resume_step) if tensorboard else None
 
     def write(self, step, values):
-        """Appends {name: scalar} at a step; scalars are of Python, numpy or JAX.
-
-        Raises ValueError for a value that is not a scalar and for the reserved names
-        `step` and `crc`.
-        """
+        """Appends {name: scalar} at a step; scalars are of Python, numpy or JAX."""
         for reserved in values.keys() & {'step', _CRC}:
             raise ValueError(f'A metric cannot be named "{reserved}": it is reserved.')
         line = {name: _scalar(name, value) for name, value in sorted(values.items())}
@@ -96,8 +92,7 @@ class Writer:
 def read(workdir):
     """The lines of a workdir's metrics.jsonl as dicts, in the order they were written.
 
-    An incomplete last line, left by a kill, is skipped. Raises FileNotFoundError if there
-    is no file, and ValueError with the line number for any other damage.
+    An incomplete last line, left by a kill, is skipped.
     """
     path = Path(workdir) / FILE
     if not path.is_file():
@@ -120,7 +115,7 @@ def copy(source, workdir, last_step):
 def newest(workdir, prefix, step=math.inf):
     """(step, values) of the newest metrics with a name prefix, up to a step.
 
-    (None, {}) if there are none. Raises ValueError as `read` does.
+    (None, {}) if there are none.
     """
     rows = read(workdir) if (Path(workdir) / FILE).is_file() else []
     for row in reversed([row for row in rows if row['step'] <= step]):
@@ -191,10 +186,7 @@ def _with_checksum(line):
 
 
 def _parse(line):
-    """The row of a line, without its checksum.
-
-    Raises one of _DAMAGE for a damaged line.
-    """
+    """The row of a line, without its checksum."""
     row = json.loads(line)
     int(row['step'])
     crc = row.pop(_CRC, None)

@@ -180,10 +180,7 @@ def record(path):
 
 
 def to_json(meta, state):
-    """The content of the item meta: `meta` and the checksums of a state. A collective.
-
-    Raises ValueError for a leaf that is not an array.
-    """
+    """The content of the item meta: `meta` and the checksums of a state. A collective."""
     kinds, sums = describe(state), value_checksums.of_leaves(leaves_of(state))
     leaves = {key: {'kind': kind, 'sums': sums[key]} for key, kind in kinds.items()}
     content = {'meta': meta, 'leaves': leaves}
@@ -194,7 +191,6 @@ def read(path, abstract, restore_args):
     """The unverified arrays of a step that `abstract` names, by restore_args(leaf).
 
     Each process reads what it needs by itself, so that none waits for one that fails.
-    Raises DamagedError and OSError.
     """
     with explained(path), quiet():
         # Not needed, but damage of it is found whatever is read.
@@ -255,10 +251,7 @@ def leaves_of(state):
 
 
 def describe(state):
-    """{'params/encoder/...': 'float32[8,4]'} for every leaf.
-
-    Raises ValueError for a leaf that is not an array.
-    """
+    """{'params/encoder/...': 'float32[8,4]'} for every leaf."""
     leaves = leaves_of(state)
     for key, leaf in leaves.items():
         if not (hasattr(leaf, 'shape') and hasattr(leaf, 'dtype')):

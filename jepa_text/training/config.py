@@ -251,10 +251,7 @@ def changeable_keys(objectives):
 
 
 def plain(config):
-    """Returns the config of a run as plain dicts with all defaults.
-
-    Raises ValueError for what `Config` rejects and for values that JSON cannot represent.
-    """
+    """Returns the config of a run as plain dicts with all defaults."""
     config = schema.plain(config)
     if 'runs' in config and 'phases' not in config:
         raise ValueError(OF_A_STUDY)
@@ -265,8 +262,7 @@ def of_runs(config):
     """Returns {name: plain config} of a run, or of each member of a study.
 
     The config of a member has the shared keys of the study, overridden by those of its
-    run, or changed by its sections without a name; a run has one member per seed. Raises
-    ValueError, with the name of the run, for what `Config` rejects.
+    run, or changed by its sections without a name; a run has one member per seed.
     """
     config = schema.plain(config)
     if 'runs' not in config:

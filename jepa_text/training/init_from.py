@@ -153,7 +153,7 @@ def initialize(recipe, state, folder):
     """Returns the new `state` of the first phase with the parameters of the start.
 
     Writes a description of the start and of its conversion to init_from.json in the
-    folder, and prints it. Raises ValueError for a start that does not fit.
+    folder, and prints it.
     """
     source = recipe.settings.init_from
     state, lines = started(recipe, state)
@@ -281,7 +281,7 @@ def _fit(params, old, shapes, new, *, head):
     """Returns (function from params of another model to ours, lines that describe it).
 
     `old` and `new` are tokenizers; `shapes` are those of our encoder and head; `head` is
-    'keep' or 'new'. Raises ValueError if a trained head would be lost.
+    'keep' or 'new'.
     """
     have, want = (len(tree['encoder']['embedding']) for tree in (params, shapes))
     same = old.fingerprint == new.fingerprint and have == want

@@ -57,10 +57,7 @@ def parse(path):
 
 
 def find(path):
-    """Returns ({split: [local path]}, commit) of a name, downloaded if necessary.
-
-    Raises what `listed` raises.
-    """
+    """Returns ({split: [local path]}, commit) of a name, downloaded if necessary."""
     name, config, revision = parse(path)
     hub = package('huggingface_hub', name)
     snapshot = functools.partial(hub.snapshot_download, name, repo_type='dataset')
@@ -129,10 +126,7 @@ def listed(path, suffixes):
 
 def _splits(place, config, commit, suffixes):
     """{split: [path in the repository that ends in one of the suffixes]} of a dataset or
-    local copy; {} without files.
-
-    Raises ValueError for an unknown config, and if one must be chosen.
-    """
+    local copy; {} without files."""
     import datasets
 
     options, unknown = [{'name': config}], None

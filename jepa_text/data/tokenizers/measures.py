@@ -21,8 +21,6 @@ def measure(tokenizer, texts):
     fertility      tokens_per_word, bytes_per_token
     unknown        count, share (of tokens)
     vocabulary     entries, without specials; used, share_used
-
-    Raises ValueError if the texts have no tokens.
     """
     counts_V = np.zeros(tokenizer.vocab_size, np.int64)
     total = collections.Counter()

@@ -27,8 +27,7 @@ CUT = re.compile(r'(?<=\S)(?=\s)')
 def train(texts, vocab_size):
     """Returns a Tokenizer of `vocab_size` entries, SPECIAL included, of any iterable.
 
-    It has fewer entries if the texts have no more pairs that occur twice. Raises
-    ValueError for a too small vocab_size, and if there is no text.
+    It has fewer entries if the texts have no more pairs that occur twice.
     """
     if vocab_size < 256 + len(SPECIAL):
         raise ValueError(
