@@ -1,7 +1,7 @@
 """Model card (README.md) of an exported folder: training, measurements and usage.
 
-As the folder is meant to be shared, a path
-on this machine is reduced to its last component.
+As the folder is meant to be shared, a path on this machine is reduced to its last
+component.
 """
 
 import dataclasses
@@ -50,26 +50,21 @@ def text(model, architecture, parameters, facts=None, license_name=None, publish
     """
     facts = facts or Facts()
     task, loader = _task(architecture, model.causal)
-    front = [
-        '---',
-        'library_name: transformers',
-        f'pipeline_tag: {task}',
-        f'license: {license_name or "unknown"}',
-        'tags: [jepa-text]',
-        '---',
-    ]
     license_text = license_name or 'unknown: ask its author before you share it'
-    about = [
+    parts = [
+        f'---\nlibrary_name: transformers\npipeline_tag: {task}\n'
+        f'license: {license_name or "unknown"}\ntags: [jepa-text]\n---',
         f'# {published or facts.name or public_name(model.name)}',
-        '',
         f'{architecture}, {parameters:,} parameters in float32, texts of up to '
         f'{model.length:,} tokens. License: {license_text}.',
+        # Warnings, such as that a model learned nothing, come first.
+        *(f'**{warning}**' for warning in facts.sentences[1:]),
+        *_training(facts),
+        *_tuning(facts.tuned),
+        *_measurements(facts),
+        *_usage(model, architecture, loader, published or 'FOLDER'),
     ]
-    # Warnings, such as that a model learned nothing, come first.
-    about += [line for warning in facts.sentences[1:] for line in ('', f'**{warning}**')]
-    parts = [front, about, _training(facts), _tuning(facts.tuned), _measurements(facts)]
-    parts.append(_usage(model, architecture, loader, published or 'FOLDER'))
-    return '\n\n'.join('\n'.join(part) for part in parts if part) + '\n'
+    return '\n\n'.join(parts) + '\n'
 
 
 def public_name(value):
@@ -94,79 +89,74 @@ def _task(architecture, causal):
 
 
 def _training(facts):
-    if not facts.history and not facts.init_from:
-        return []
-    lines = ['## Training', '']
+    """Yields paragraphs, as the functions below."""
+    if facts.history or facts.init_from:
+        yield '## Training'
     if facts.init_from:
-        lines += ['Started from another model:', '', '```']
-        lines += [*facts.init_from['lines'], '```', '']
+        yield 'Started from another model:'
+        yield '\n'.join(['```', *facts.init_from['lines'], '```'])
+    lines = []
     for phase in facts.history:
         objective = ', '.join(f'{k}={v}' for k, v in phase['objective'].items())
         lines.append(f'- steps {phase["start"]:,} to {phase["stop"]:,}: {objective}')
-    return lines
+    if lines:
+        yield '\n'.join(lines)
 
 
 def _tuning(tuned):
     if not tuned:
-        return []
-    lines = ['## Fine-tuning', '']
-    if 'model' in tuned:
-        lines.append(f'- from {public_name(tuned["model"])}')
+        return
+    yield '## Fine-tuning'
     keys = 'task', 'kind', 'learning_rate', 'seed', 'steps', 'batch_size', 'max_length'
     keys += 'template', 'pooling', 'precision'
     settings = ', '.join(f'{key}={tuned[key]!r}' for key in keys if tuned.get(key))
-    lines += [f'- {settings}', '']
+    start = f'- from {public_name(tuned["model"])}\n' if 'model' in tuned else ''
+    yield f'{start}- {settings}'
     for definition, values in (tuned.get('test') or {}).items():
-        lines += [f'Test set, {definition} definitions:', '']
-        lines += ['| metric | value |', '|---|---|']
-        lines += [f'| {name} | {value:.4f} |' for name, value in values.items()]
-        lines.append('')
-    return lines[:-1]
+        yield f'Test set, {definition} definitions:'
+        yield _table(values)
 
 
 def _measurements(facts):
     if not facts.measured:
-        return []
-    rows = [f'| {name} | {value:.4f} |' for name, value in sorted(facts.measured.items())]
+        return
     at = f'On held-out rows, at step {facts.measured_at:,}.'
     if facts.measured_at != facts.step:
         at += f' The weights are those of step {facts.step:,}.'
-    head = ['## Measured', '', ' '.join([at, *facts.sentences[:1]]), '']
-    return [*head, '| metric | value |', '|---|---|', *rows]
+    yield '## Measured'
+    yield ' '.join([at, *facts.sentences[:1]])
+    yield _table(dict(sorted(facts.measured.items())))
+
+
+def _table(values):
+    rows = (f'\n| {name} | {value:.4f} |' for name, value in values.items())
+    return f'| metric | value |\n|---|---|{"".join(rows)}'
 
 
 def _usage(model, architecture, loader, name):
-    lines = ['## Use', '']
+    yield '## Use'
     if architecture.startswith('EuroBert'):
-        lines += ['Needs transformers 5.3 or later.', '']
+        yield 'Needs transformers 5.3 or later.'
     elif not model.causal and architecture.startswith(_DECODERS):
         needs = 'Needs transformers 5.2 or later: earlier ones ignore `is_causal=false`, '
-        lines += [f'{needs}and give other vectors without an error.', '']
-    lines += [
-        '```python',
-        f'from transformers import AutoTokenizer, {loader}',
-        '',
-        f"tokenizer = AutoTokenizer.from_pretrained('{name}')",
-        f"model = {loader}.from_pretrained('{name}')",
-        '```',
-        '',
-        f"In jepa-text: `jepa_text.load('hf:{name}')`.",
-    ]
+        yield f'{needs}and give other vectors without an error.'
+    yield f'```python\nfrom transformers import AutoTokenizer, {loader}'
+    yield (
+        f"tokenizer = AutoTokenizer.from_pretrained('{name}')\n"
+        f"model = {loader}.from_pretrained('{name}')\n```"
+    )
+    yield f"In jepa-text: `jepa_text.load('hf:{name}')`."
     if architecture.endswith('ForCausalLM') and not model.causal:
-        lines += [
-            '',
+        yield (
             'It attends bidirectionally, so AutoModelForCausalLM returns logits, but '
-            'cannot generate.',
-        ]
-    lines += [
-        '',
+            'cannot generate.'
+        )
+    yield (
         'In sentence-transformers, the vector of a text is its hidden states, including '
-        f'those of special tokens, pooled by {model.pool!r}.',
-    ]
+        f'those of special tokens, pooled by {model.pool!r}.'
+    )
     if model.shift and not model.causal:
-        lines += [
-            '',
+        yield (
             'It predicts a masked token at the position before it (MNTP), so the '
-            'fill-mask pipeline, which reads the position itself, does not apply.',
-        ]
-    return lines
+            'fill-mask pipeline, which reads the position itself, does not apply.'
+        )

@@ -95,7 +95,7 @@ def architecture(family, kind):
 
 
 def fitting(family, kind, pool, act):
-    """The TaskClass of a family that computes a head of a kind with a pooling and an act."""
+    """The TaskClass of a family that computes a head of a kind with pool and act."""
     theirs = FAMILIES[family].tasks.get(kind)
     if theirs is None:
         supported = [name for name, known in FAMILIES.items() if kind in known.tasks]

@@ -78,7 +78,7 @@ def completed(mesh):
 
 
 def abstract_mesh(count, data=-1, fsdp=1, tensor=1, context=1):
-    """Returns a mesh of `count` devices that need not exist; sufficient for `shardings`."""
+    """Returns a mesh of `count` devices that need not exist, for `shardings`."""
     sizes = _sizes(count, data, fsdp, context, tensor)
     return AbstractMesh(sizes, AXES, axis_types=_AUTO)
 
