@@ -1,10 +1,5 @@
 """Truncation of texts that are longer than a model's rows, with warnings and counts.
 
-    warn(name, cut, texts, length)  -> one warning for all texts of a call
-    message(...)                    -> the warning for a fine-tuning task
-    truncate(model, task)           -> the task with truncated texts, and a Cut
-    sentences(cuts)                 -> a report of several Cuts
-
 Whatever else reads these texts, such as word counts and controls, gets the same part.
 """
 

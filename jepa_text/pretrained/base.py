@@ -1,9 +1,4 @@
-"""The interface of task kinds (`Kind`), and conversion of texts to rows of tokens.
-
-Reader         texts -> ids with special tokens around them, and their offsets
-Row            tokens of a text, and the targets of the loss
-collate        rows -> a batch of one shape
-"""
+"""The interface of task kinds (`Kind`), and conversion of texts to rows of tokens."""
 
 import dataclasses
 from collections import Counter

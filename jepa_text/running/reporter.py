@@ -98,14 +98,6 @@ class Throughput:
     over a window that ends in `block_until_ready` is exact. The first step compiles and
     is not counted, nor is the next step after `restart` (a new phase). Time inside
     `paused` (evaluation, checkpoints) is not counted.
-
-        clock = Throughput(devices=jax.device_count())
-        state, metrics = step(state, batch)
-        clock.step(tokens)                      # blocks on a step that compiles
-        with clock.waiting(computes):
-            batch = next(batches)
-        ...
-        writer.write(n, clock.window())         # block on the last step before this
     """
 
     def __init__(self, devices=1, now=time.perf_counter):

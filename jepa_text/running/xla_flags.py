@@ -38,9 +38,8 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 def apply(environ=os.environ):
     """Sets XLA_FLAGS and, for several CPU devices, PJRT_NPROC (XLA's number of threads).
 
-    Can be called repeatedly. XLA reads them when jax first accesses a device, so call it
-    before that. If it is called too late, or the flag is not known, self_test.py raises
-    before training.
+    XLA reads them when jax first accesses a device, so call it before that; otherwise
+    self_test.py raises before training.
     """
     given = environ.get('XLA_FLAGS', '')
     environ['XLA_FLAGS'] = flags(given, installed(*AFFECTED))
@@ -90,16 +89,12 @@ def keep_freed_memory():
 
     glibc maps buffers above 32 MiB directly from the kernel and unmaps them when they are
     freed. On a CPU every step then starts with new pages, which the kernel must zero: a
-    fifth of the step time (LOG.md). The setting applies to the whole process, which keeps
-    its peak memory until it exits. It is therefore meant for the processes of this
-    package that train on a CPU, not for notebooks or hosts of accelerators
-    (`computes_on_cpu`).
+    fifth of the step time (LOG.md). The whole process keeps its peak memory until it
+    exits, so this is not for notebooks or hosts of accelerators (`computes_on_cpu`).
 
     Also makes jax compute on the CPU in the calling thread: with asynchronous dispatch,
-    the process occasionally grew by the memory of a whole step (LOG.md).
-
-    Call it before anything is computed: it has no effect on jax once it is initialized,
-    or on threads that have allocated memory already.
+    the process occasionally grew by the memory of a whole step (LOG.md). Call it before
+    anything is computed.
     """
     import jax
 

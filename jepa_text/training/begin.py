@@ -1,8 +1,4 @@
-"""The start of a run: its checks, its locked workdir, and its first state or the newest.
-
-recipe_of           config -> (Recipe, Watchdog); every check of the config
-restore_or_init     the newest good checkpoint or the first state, and the tools
-"""
+"""The start of a run: its checks, its locked workdir, its first state or the newest."""
 
 import functools
 from pathlib import Path

@@ -1,9 +1,5 @@
 """Completes a config: derived settings are decided once, and written to config.json.
 
-    with_init_from    the model section and tied heads of the model that the run starts
-                      from (init_from.py)
-    with_baseline     the phases of a matched baseline
-
 The matched baseline of a run is MLM alone, with the same FLOPs: each phase with a latent
 term becomes its MLM part, with as many more steps as give the same FLOPs.
 The schedule of the learning rate stretches with the run, and lengths in steps of a phase

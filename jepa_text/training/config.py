@@ -1,8 +1,5 @@
 """The config of a training run: all sections, keys and defaults, as one tree.
 
-    schema.read(Config, config)    -> Config, with defaults for missing keys
-    plain(config)                  -> the same as plain dicts, as in config.json
-
 Each section is declared next to the code that uses it. Sections of type `dict` name a
 file or a function, and are checked against its keyword arguments when it is called.
 """

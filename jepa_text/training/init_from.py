@@ -3,15 +3,11 @@
 config.init_from = dict(path='hf:NAME', revision=None, adapt=dict(mask='auto'))
 config.init_from = dict(path='runs/old', step=None, optimizer='kept')
 
-describe     reads the start once; the result is saved in init_from.json, which is all
-             that a resumed run reads
-inferred     settings that follow from the start: the model section (keys without a
-             `name` are changes to it, and None means no change: dtype, depth,
-             rope_theta, ...), whether heads are tied, that a start without an LM head
-             gets a new one, and, with prepare.tokenizer='init_from', the tokens
-initialize   the first state: encoder and LM head of the start, converted to fit;
-             other modules are new, and the target is a copy of the encoder. With
-             optimizer='kept', all modules and moments of a run whose shapes are equal
+The start is read once: a resumed run reads what init_from.json says of it. Settings that
+follow from it are the model section (keys without a `name` are changes to it, and None
+means no change), whether heads are tied, that a start without an LM head gets a new one,
+and, with prepare.tokenizer='init_from', the tokens. Encoder and LM head are converted to
+fit, other modules are new; with optimizer='kept', all modules and moments are taken.
 
 Conversion to fit:
 

@@ -1,8 +1,5 @@
 """The recipe of a run: what its config becomes, built once and never changed.
 
-    make      for training: with rows, evaluations and the devices of this machine
-    outline   for a plan: on any devices, before rows exist
-
 Later code sees only the Recipe: a frozen tree of what the run is made of, with the phases
 in order, each with its objective, network, rows, schedule and step.
 """

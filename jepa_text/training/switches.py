@@ -1,10 +1,5 @@
-"""From one phase to the next: the state at the switch, and what is checked before a run.
-
-entered         the state at the first step of a phase, compiled for its mesh
-check           one phase can follow the other, and a step keeps the state's shapes;
-                on shapes only, so that a run that cannot end well fails when it
-                begins, not hours later
-"""
+"""From one phase to the next: the state at the switch, and what is checked before a run:
+on shapes only, so that a run that cannot end well fails when it begins."""
 
 import itertools
 import re

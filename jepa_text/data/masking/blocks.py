@@ -15,11 +15,6 @@ and padding are in neither. Documents that share a row are masked independently,
 do not attend to each other. Shapes are fixed: masks over L, cut to a capacity by
 `kept_indices`. Axes of this module: J counts the blocks of a mask, C the masks of a row.
 
-    context_and_targets  one draw                      context_L, blocks_JL
-    several              draws for one row             contexts_CL, targets_CL
-    capacity             the maximum number of positions
-    kept_indices         a mask as indices             index_XK, ok_XK
-
 Masks are bool; randomness comes from a numpy generator; inputs are not modified.
 `valid_L` marks the positions that may be context or target (`masking.maskable`);
 `segment_ids_L` numbers the documents from 1 in order, 0 is padding.

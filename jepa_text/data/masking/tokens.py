@@ -12,12 +12,6 @@ Three of the four samplers, at rate 1/3:
     span          .    1    1    .  .   .   .   1     .    .    .     .     .
     its inputs    <bos> [M] [M] Ish ma  el  .  [M]  years ago <eos> <pad> <pad>
 
-    maskable, word_starts         describe a row
-    fixed_count, iid              mask single tokens
-    whole_word, span              mask groups of tokens
-    capacity, limit               bound the number of masked tokens
-    replace                       replaces masked tokens
-
 A sampler is `(maskable_L, rate, rng, ...) -> mask_L`, bool, with rate in [0, 1]. All but
 `iid` mask a fixed count, floor(rate * n + u) of n maskable positions with u uniform in
 [0, 1): the floor or ceiling, unbiased in expectation even for short rows. `capacity` is

@@ -1,10 +1,5 @@
 """Labeled datasets from .jsonl, .tsv, .csv, .json, .parquet or .arrow files, as lists of
-dicts.
-
-    read(path)          one file
-    splits(path, ...)   a folder in the layout of GLUE or Hugging Face, also that of
-                        `save_to_disk`, or one file
-    files(path)         {split: files} of the same
+dicts; folders in the layout of GLUE or Hugging Face, also that of `save_to_disk`.
 
 'hub:NAME/CONFIG@REVISION' is a dataset on the Hugging Face Hub (data/sets/hub.py), the
 only ones that are downloaded. 'tfds:glue/sst2' reads what tensorflow_datasets has

@@ -270,12 +270,7 @@ def _parsed(text, optional):
 
 def _check(backend, content, ids):
     """Raises ValueError for a vocabulary with ambiguous ids, far too many entries, or
-    that encodes nothing. Its message does not name the tokenizer.
-
-    backend   of the tokenizers library
-    content   of the tokenizer.json
-    ids       {'mask_id': 3, ...}, None for missing tokens
-    """
+    that encodes nothing. `ids` are {'mask_id': 3, ...}, None for missing tokens."""
     vocabulary = backend.get_vocab(with_added_tokens=True)
     by_id = {}
     for token, i in vocabulary.items():

@@ -15,13 +15,7 @@ from jepa_text.data.tokenizers import training
 
 
 def measure(tokenizer, texts):
-    """Returns the measures of an iterable of texts as plain numbers.
-
-    counts         documents, bytes, characters, words, tokens
-    fertility      tokens_per_word, bytes_per_token
-    unknown        count, share (of tokens)
-    vocabulary     entries, without specials; used, share_used
-    """
+    """Returns the measures of an iterable of texts as plain numbers."""
     counts_V = np.zeros(tokenizer.vocab_size, np.int64)
     total = collections.Counter()
 
