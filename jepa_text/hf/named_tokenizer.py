@@ -50,7 +50,8 @@ def opened(name, source=None):
     if name == START:
         return _of_start(source or {})
     content, notes, commit = read(name)
-    if name == BUNDLED or _is_plain(name):
+    is_file = not name.startswith(paths.MODEL) and not name.endswith(formats.SUFFIX)
+    if name == BUNDLED or is_file:  # a tokenizer.json or a folder with one
         return Opened(tokenizers.parse(content, name), name)
     content, added = roles.completed(content, name)
     return Opened(tokenizers.parse(content, name), name, commit, (*notes, *added))
@@ -89,10 +90,6 @@ def read(name):
     content, path = tokenizers.read(folder)
     origin = f'{name}, commit {commit}' if commit else path
     return content, [f'read from {origin}'], commit
-
-
-def _is_plain(name):
-    return not name.startswith(paths.MODEL) and not name.endswith(formats.SUFFIX)
 
 
 def _of_start(source):

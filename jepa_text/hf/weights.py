@@ -92,19 +92,18 @@ def canonical(family, names):
     Older names are updated, and the prefix is added if all names in the file lack it.
     """
     # Older names last: they take precedence if a file has both.
-    pairs = [(_updated(family, name), name) for name in sorted(names)]
+    pairs = []
+    for name in sorted(names):
+        new = name
+        for older, replacement in family.older:
+            new = new.replace(older, replacement)
+        pairs.append((new, name))
     pairs.sort(key=lambda pair: pair[0] != pair[1])
     is_bare = not any(new.startswith(family.prefix) for new, _ in pairs)
     return {
         family.prefix + new if is_bare and not family.is_of_head(new) else new: name
         for new, name in pairs
     }
-
-
-def _updated(family, name):
-    for older, replacement in family.older:
-        name = name.replace(older, replacement)
-    return name
 
 
 def shape_of(parts, shapes):

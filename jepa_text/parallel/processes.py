@@ -44,9 +44,12 @@ def start(choice='auto', environ=os.environ):
     jax.config.update('jax_cpu_collectives_implementation', 'gloo')
     # The service would intercept SIGTERM, but not SIGINT: see signals.py.
     jax.config.update('jax_enable_preemption_service', False)
+    # jax finds the others by itself.
+    variables = {'num_processes': 'JAX_NUM_PROCESSES', 'process_id': 'JAX_PROCESS_ID'}
     try:
         jax.distributed.initialize(
-            **_jax_arguments(environ), local_device_ids=_local_device_ids(environ)
+            **{key: int(environ[v]) for key, v in variables.items() if v in environ},
+            local_device_ids=_local_device_ids(environ),
         )
     except (ValueError, TypeError) as error:
         raise ValueError(
@@ -192,12 +195,6 @@ def _explained():
             'the reason. The same command, in all processes, resumes from the last '
             'checkpoint.'
         ) from error
-
-
-def _jax_arguments(environ):
-    """Returns the arguments that JAX_ variables give; jax finds the others by itself."""
-    variables = {'num_processes': 'JAX_NUM_PROCESSES', 'process_id': 'JAX_PROCESS_ID'}
-    return {key: int(environ[name]) for key, name in variables.items() if name in environ}
 
 
 def _local_device_ids(environ):

@@ -55,7 +55,9 @@ def write(
     if dtype != 'float32':
         model = jax.tree.map(lambda x: x.astype(dtype).astype(x.dtype), model)
     facts = model.facts and model.facts()
-    origin = _origin(model, facts)
+    # The family that it was imported from; None if it was trained here.
+    records = filter(None, (model.record, facts and facts.init_from))
+    origin = next((record.get('family') for record in records), None)
     pooling.check(model.pool, model.ends()[0], (), model.tokenizer.special_ids)
     encoder = model.network.encoder
     if family is None and model.kind is not None:
@@ -190,14 +192,6 @@ def check_free(folder):
             'delete it first.'
         )
     return folder
-
-
-def _origin(model, facts):
-    """The family that a model was imported from; None if it was trained here."""
-    for record in (model.record, facts and facts.init_from):
-        if record:
-            return record.get('family')
-    return None
 
 
 def _sample(model, ends):

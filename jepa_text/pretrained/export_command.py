@@ -1,6 +1,5 @@
 """The command `export`: writes a run or an 'hf:' model as a folder of Hugging Face."""
 
-import contextlib
 import tempfile
 
 from jepa_text.files import addresses
@@ -22,23 +21,12 @@ def run(options, workdir):
         export.check_free(to)
     place = addresses.location('--workdir', workdir, model=True)
     model = load.load(place, given.pop('step', None))
-    with _place(to) as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = f'{temporary}/model' if addresses.is_address(to) else to
         info = export.write(model, folder, **given)
+        if addresses.is_address(to):
+            addresses.upload_folder(folder, to)
     print(
         f'{to}: {info["architecture"]}, {info["parameters"]:,} parameters; '
         f'verified after reading it back (largest difference {info["difference"]:.1e})'
     )
-
-
-@contextlib.contextmanager
-def _place(folder):
-    """Yields where to write a folder: there, or for an address a temporary folder.
-
-    The temporary folder is uploaded at the end.
-    """
-    if not addresses.is_address(folder):
-        yield folder
-        return
-    with tempfile.TemporaryDirectory() as temporary:
-        yield f'{temporary}/model'
-        addresses.upload_folder(f'{temporary}/model', folder)

@@ -72,13 +72,12 @@ def _of_array(array):
     mixed, zero = _fmix32(words ^ _fmix32(index)), np.uint32(0)
     # Both in one pass: on a CPU, two plain sums take twenty times as long.
     sums = jax.lax.reduce(
-        (mixed, mixed * mixed), (zero, zero), _added, tuple(range(words.ndim))
+        (mixed, mixed * mixed),
+        (zero, zero),
+        lambda left, right: (left[0] + right[0], left[1] + right[1]),
+        tuple(range(words.ndim)),
     )
     return jnp.stack(sums)
-
-
-def _added(left, right):
-    return left[0] + right[0], left[1] + right[1]
 
 
 def _fmix32(h):

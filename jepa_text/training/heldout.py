@@ -79,7 +79,8 @@ def make(recipe, section):
     """Returns the RunEvaluator of a run; None if `every_steps` is 0."""
     if not section.every_steps:
         return None
-    networks, evaluators = [phase.network for phase in recipe.phases], {}
+    networks = [phase.network for phase in recipe.phases]
+    evaluators, last = {}, []
     for phase in reversed(recipe.phases):
         parts = phase.mixture.parts
         rows = [pipeline.Rows(part.rows.folder, 'heldout') for part in parts]
@@ -98,14 +99,10 @@ def make(recipe, section):
                 rate=section.rate,
                 max_rows=max(1, count),
             )
-            evaluators[part.rows.fingerprint] = part.name, evaluator, phase
-    parts = [(name, evaluator) for name, evaluator, _ in evaluators.values()]
-    last = [
-        evaluator
-        for _, evaluator, phase in evaluators.values()
-        if phase is recipe.phases[-1]
-    ]
-    return RunEvaluator(parts, last, section.every_steps)
+            evaluators[part.rows.fingerprint] = part.name, evaluator
+            if phase is recipe.phases[-1]:
+                last.append(evaluator)
+    return RunEvaluator(list(evaluators.values()), last, section.every_steps)
 
 
 class RunEvaluator:

@@ -72,37 +72,37 @@ def run(config, workdir, is_brief=False):
     """
     parsed = schema.read(Config, schema.plain(config))
     with places.opened(workdir) as place:
-        return _run(parsed, place, is_brief)
+        report, is_new = _report(parsed, place.folder)
+        if not is_brief:
+            tokenizer_pages.show(report)
+            print(f'{place.name}/{FILE}: written; the report is {place.name}/{REPORT}')
+        elif is_new:
+            print(*report['said'], sep='\n')
+        else:
+            print(
+                f'{place.name}: this tokenizer exists and is used; if the text has '
+                'changed, delete it to train another.'
+            )
+        return report
 
 
-def _run(parsed, place, is_brief):
-    folder = place.folder
+def _report(parsed, folder):
+    """Returns (the report of the tokenizer in a folder, whether it was made now)."""
     settings = json.loads(json.dumps(schema.as_dict(parsed)))
-    report = _finished(folder, settings)
-    if report is not None and is_brief:
-        print(
-            f'{place.name}: this tokenizer exists and is used; if the text has changed, '
-            'delete it to train another.'
-        )
-        return report
-    if report is None:
-        others = {name: opened(name) for name in parsed.compare}
-        try:
-            with atomic.folder(folder) as partial:
-                report = _make(parsed, partial, folder, others) | {'settings': settings}
-                text = json.dumps(report, indent=1, ensure_ascii=False) + '\n'
-                atomic.write(partial / REPORT, text)
-        except OSError:
-            # Another process may have trained the same one first.
-            report = _finished(folder, settings)
-            if report is None:
-                raise
-    if is_brief:
-        print(*report['said'], sep='\n')
-        return report
-    tokenizer_pages.show(report)
-    print(f'{place.name}/{FILE}: written; the report is {place.name}/{REPORT}')
-    return report
+    if report := _finished(folder, settings):
+        return report, False
+    others = {name: opened(name) for name in parsed.compare}
+    try:
+        with atomic.folder(folder) as partial:
+            report = _make(parsed, partial, folder, others) | {'settings': settings}
+            text = json.dumps(report, indent=1, ensure_ascii=False) + '\n'
+            atomic.write(partial / REPORT, text)
+    except OSError:
+        # Another process may have trained the same one first.
+        if report := _finished(folder, settings):
+            return report, False
+        raise
+    return report, True
 
 
 def opened(name):

@@ -45,25 +45,21 @@ def make(split, path, field='text', splits=('train',), heldout_every=100):
 def _builder(path):
     import tensorflow_datasets as tfds
 
-    if path.startswith(NAMED):
-        name = path.removeprefix(NAMED)
-        try:
-            builder = tfds.builder(name)
-        except (ValueError, ImportError, tfds.core.DatasetNotFoundError) as error:
-            raise FileNotFoundError(
-                f'{path}: no dataset with this name is known or prepared '
-                f'({str(error).splitlines()[0]}). Give its folder, or set TFDS_DATA_DIR.'
-            ) from error
-        folder = Path(builder.data_dir)
-        remedy = f'Build it: tfds build --file_format=array_record {name}.'
-    else:
-        folder = Path(paths.local('The path of the dataset', path)).expanduser()
-        remedy = 'Give the folder of one version, as ~/tensorflow_datasets/lm1b/1.1.0.'
-    if not (folder / 'dataset_info.json').is_file():
+    folder = Path(paths.local('The path of the dataset', path)).expanduser()
+    try:
+        if path.startswith(NAMED):
+            folder = tfds.builder(path.removeprefix(NAMED)).data_dir
+        return tfds.builder_from_directory(folder)
+    except (
+        ValueError,
+        ImportError,
+        tfds.core.dataset_info.DatasetInfoFileError,
+    ) as error:
         raise FileNotFoundError(
-            f'{folder} is not a prepared dataset: it has no dataset_info.json. {remedy}'
-        )
-    return tfds.builder_from_directory(folder)
+            f'{path} is not a prepared dataset ({str(error).splitlines()[0]}). Give the '
+            'folder of one version, as ~/tensorflow_datasets/lm1b/1.1.0, set '
+            'TFDS_DATA_DIR, or build it: tfds build --file_format=array_record NAME.'
+        ) from error
 
 
 @dataclasses.dataclass(frozen=True)
