@@ -38,13 +38,9 @@ EXAMPLES, SHOWN = 10, 200  # of what is dropped for a reason; characters of a te
 class Work:
     """Everything that does not depend on the unit.
 
-    folder      the partial folder to write to
     settings    of `prepare`, as in the manifest
     units       [[piece, ...], ...], or [None] for a source without files
     corpora     {split: documents}
-    tokenizer   a tokenizers.Tokenizer
-    clean       a Clean
-    cleaner     its Cleaner, or None if nothing is cleaned
     """
 
     folder: pathlib.Path

@@ -45,9 +45,8 @@ def write(
     on the hub, for the card. The head of the model's fine-tuning replaces the LM head.
     With `dtype` float16, parameters are rounded to it; config.json asks for float32, in
     which they are used. `norm_scale` is that of `with_norm_scale`. Returns {'family',
-    'architecture', 'parameters', 'difference'}. Raises FileExistsError for a folder that
-    is not empty, ValueError if the family cannot express the model, RuntimeError if it
-    reads back as another model; then nothing is left behind.
+    'architecture', 'parameters', 'difference'}. Raises RuntimeError if it reads back as
+    another model; then nothing is left behind.
     """
     folder = check_free(folder)
     resolve.check_choice('dtype', dtype, ('float32', 'float16'))

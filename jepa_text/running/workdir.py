@@ -28,11 +28,7 @@ def open_workdir(workdir, config, may_change=(), whole=dict, accept=lambda: None
     start. `whole` adds missing keys to the saved config, or raises ValueError for unknown
     ones. `accept()` may reject new values before they are written. The kernel releases
     the lock when the process dies, for whatever reason. In a job of several processes
-    only process 0 locks and writes.
-
-    Raises RuntimeError if another process holds the folder, ValueError for another
-    config or a folder that is not a workdir, and OSError (FileExistsError,
-    PermissionError, ...) if the folder cannot be created or written.
+    only process 0 locks and writes. Raises RuntimeError if another process holds it.
     """
     path = Path(paths.local('The workdir', workdir)).expanduser().absolute()
     if jax.process_index() > 0:

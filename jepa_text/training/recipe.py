@@ -31,13 +31,9 @@ class Phase:
     """Steps start..stop of a run, under one objective.
 
     section      the section of the config that it was built from
-    data         the section `data` in this phase
-    batch_size   rows per step, on all devices together
-    length       tokens per row
     first_row    the number of rows that the run has read before it
     mixture      the rows that it reads; None in a plan, which has no rows
     reset        pattern of the optimizer state that is reset when it begins, or None
-    schedule     the learning rate as a function of the step of the run
     step         the training step (training/step.py), not compiled
     """
 

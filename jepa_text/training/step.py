@@ -31,7 +31,6 @@ def make_step(
     """Returns the step of one phase. Its metrics are float32 scalars of the whole batch.
 
     Args:
-      network, objective: what computes the loss (models/network.py, objectives/base.py).
       optimizer: an optax.GradientTransformation, without a learning rate.
       schedule: the learning rate as a function of the step of the run.
       phase_start: the first step of the phase; objectives count steps from it.

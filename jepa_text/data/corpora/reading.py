@@ -52,9 +52,7 @@ def lines(path, start=0, stop=None, strict=True):
 
     `path` is a local path, an address, or an addresses.File. A byte order mark at the
     beginning is dropped; \\n, \\r\\n and \\r end a line. Raises ValueError with the byte
-    offset for invalid UTF-8 (without `strict`, yields an invalid_text.Bad instead), for a
-    damaged file, and for a line of more than LONGEST bytes; and what streams.open_bytes
-    raises.
+    offset for invalid UTF-8; without `strict`, yields an invalid_text.Bad instead.
     """
     for number, at, data in _raw_lines(path, start, stop):
         try:

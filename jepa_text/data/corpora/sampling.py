@@ -19,15 +19,8 @@ PARTS = 16  # a document takes at most 1 / PARTS of the sample
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """A sample of texts.
-
-    texts       their UTF-8
-    documents   in the sample
-    bytes       of UTF-8
-    share       t above: the expected share of documents that is in the sample
-    read        bytes that were read
-    is_all      whether the corpus was read to its end
-    """
+    """A sample of texts, as UTF-8; `share` is t above, the expected share of documents
+    that is in it, `read` are the bytes that were read, of all if `is_all`."""
 
     texts: list = dataclasses.field(repr=False, compare=False)
     documents: int

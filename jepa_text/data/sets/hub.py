@@ -90,10 +90,7 @@ def _cached(path, snapshot, unreachable):
 def listed(path, suffixes):
     """Returns the Listed of a name on the hub, of files that end in one of `suffixes`.
 
-    Raises ValueError for an invalid name or an unknown config, FileNotFoundError for an
-    unknown dataset or revision or without files, PermissionError if terms must be
-    accepted first, addresses.AddressError if the hub cannot be reached, and
-    ModuleNotFoundError without the extra `hf`.
+    Raises addresses.AddressError if the hub cannot be reached.
     """
     name, config, revision = parse(path)
     package('datasets', name)
