@@ -36,11 +36,6 @@ def write(path, content):
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def is_partial(name, target):
-    """Returns whether `name` is a temporary file left by a killed writer of `target`."""
-    return name.startswith(f'{target}.') and name.endswith('.tmp')
-
-
 @contextlib.contextmanager
 def folder(path, replaces=False):
     """Yields an empty folder to fill, and renames it to `path` unless an error is raised.

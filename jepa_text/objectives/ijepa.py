@@ -55,6 +55,8 @@ def make(
     """
     # Each costs a forward pass; arXiv 2606.05173 uses 1, 2 or 4.
     ranges.number('ijepa: masks', masks, whole=True, minimum=1, maximum=16)
+    ranges.number('ijepa: target_blocks', target_blocks, whole=True, minimum=1)
+    ranges.number('ijepa: min_keep', min_keep, whole=True, minimum=1)
     check_pair('ijepa: target_scale', target_scale, above=0, maximum=1)
     check_pair('ijepa: context_scale', context_scale, above=0, maximum=1)
     options = dict(
@@ -63,9 +65,6 @@ def make(
         context_scale=tuple(context_scale),
         min_keep=min_keep,
     )
-    # Raises errors in the options here and not in a thread of the pipeline.
-    probe_L = np.ones(length, bool)
-    blocks.several(probe_L, np.random.default_rng(0), probe_L.astype(int), 1, **options)
     # Blocks are rounded up in each short document: reserve space for eight of them.
     kept = blocks.capacity(max(context_scale), length, documents=8)
     hidden = blocks.capacity(min(1.0, target_blocks * max(target_scale)), length, 8)

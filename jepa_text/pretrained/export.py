@@ -54,9 +54,8 @@ def write(
     if dtype != 'float32':
         model = jax.tree.map(lambda x: x.astype(dtype).astype(x.dtype), model)
     facts = model.facts and model.facts()
-    # The family that it was imported from; None if it was trained here.
-    records = filter(None, (model.record, facts and facts.init_from))
-    origin = next((record.get('family') for record in records), None)
+    # Where it was imported from; neither of them if it was trained here.
+    origin = (model.record or (facts and facts.init_from) or {}).get('family')
     pooling.check(model.pool, model.ends()[0], (), model.tokenizer.special_ids)
     encoder = model.network.encoder
     if family is None and model.kind is not None:

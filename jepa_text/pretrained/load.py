@@ -82,20 +82,16 @@ def load(
         if step is None and saved.is_saved(folder):
             model = Pretrained(name=str(name), **saved.read(folder))
         else:
-            model = _of_run(folder, str(name), step, mesh)
+            step, model = abstract(folder, step, str(name))
+            modules = ('encoder', 'lm_head')
+            wanted = {key: x for key, x in model.params.items() if key in modules}
+            wanted = {'params': sharding.sharded(wanted, mesh) if mesh else wanted}
+            found = restore.part(folder / 'checkpoints', step, wanted)
+            model = dataclasses.replace(model, **found)
     if mesh is None:
         return model
     placed = sharding.shardings(model.params, mesh)
     return dataclasses.replace(model, params=jax.device_put(model.params, placed))
-
-
-def _of_run(folder, name, step, mesh):
-    step, model = abstract(folder, step, name)
-    modules = ('encoder', 'lm_head')
-    wanted = {key: shapes for key, shapes in model.params.items() if key in modules}
-    wanted = wanted if mesh is None else sharding.sharded(wanted, mesh)
-    params = restore.part(folder / 'checkpoints', step, {'params': wanted})['params']
-    return dataclasses.replace(model, params=params)
 
 
 def outline(workdir, weights=False):

@@ -96,19 +96,21 @@ class Pretrained:
                      has prediction.usual_tokens()
         progress     shows a progress bar
 
-        If the parameters are on a mesh, the rows of a batch are sharded over it. Raises
-        ValueError for a text without tokens, for 'cls' if no special token begins a text,
-        and for an unknown pool or layer.
+        If the parameters are on a mesh, the rows of a batch are sharded over it.
         """
         if normalize is None:
             normalize = self.normalize and pool is None
         pool = self.pool if pool is None else pool
         resolve.check_choice('pool', pooling.base(pool), pooling.POOLINGS)
-        layer = self._layer(layer)
+        count = self.network.encoder.depth + 1
+        if not -count <= layer < count:
+            raise ValueError(
+                f'layer={layer} must be from -{count} to {count - 1}: there are {count}.'
+            )
         is_one = isinstance(texts, str)
         rows = self.rows([texts] if is_one else texts)
         pooling.check(pool, self.ends()[0], rows, self.tokenizer.special_ids)
-        encode, devices = sharding.on_rows(self._encode(layer, pool), self.params)
+        encode, devices = sharding.on_rows(self._encode(layer % count, pool), self.params)
         tokens = batch_size * self.length if batch_size else prediction.usual_tokens()
         lengths_N, computed = [len(row) for row in rows], []
         vectors_ND = np.zeros((len(rows), self.network.encoder.width), np.float32)
@@ -129,14 +131,6 @@ class Pretrained:
             lengths_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
             vectors_ND /= np.maximum(lengths_N1, 1e-12)
         return vectors_ND[0] if is_one else vectors_ND
-
-    def _layer(self, layer):
-        count = self.network.encoder.depth + 1
-        if not -count <= layer < count:
-            raise ValueError(
-                f'layer={layer} must be from -{count} to {count - 1}: there are {count}.'
-            )
-        return layer % count
 
     def tokens(self, text: str) -> list[str]:
         """The tokens of a text as the model reads them, as text, with special tokens.

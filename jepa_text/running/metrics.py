@@ -107,9 +107,8 @@ def read(workdir):
 
 def copy(source, workdir, last_step):
     """Writes the lines of the run in `source` up to a step as those of `workdir`."""
-    path = Path(source) / FILE
-    kept = [line for row, line in _complete_lines(path) if row['step'] <= last_step]
-    atomic.write(Path(workdir) / FILE, b''.join(kept))
+    kept = _lines_until(Path(source) / FILE, last_step)
+    atomic.write(Path(workdir) / FILE, b''.join(line for _, line in kept))
 
 
 def newest(workdir, prefix, step=math.inf):
@@ -180,6 +179,11 @@ def _complete_lines(path):
         yield row, line.rstrip(b'\n') + b'\n'
 
 
+def _lines_until(path, last_step):
+    steps = ((row['step'], line) for row, line in _complete_lines(path))
+    return [(step, line) for step, line in steps if step <= last_step]
+
+
 def _with_checksum(line):
     """Appends the checksum of a line of JSON as its last key, and a newline."""
     return b'%s, "%s": "%08x"}\n' % (line[:-1], _CRC.encode(), zlib.crc32(line))
@@ -205,8 +209,7 @@ def _trim(path, last_step):
     """Removes the lines after a step; returns the step of the last remaining line."""
     if not path.exists():
         return None
-    kept = [(row['step'], line) for row, line in _complete_lines(path)]
-    kept = [(step, line) for step, line in kept if step <= last_step]
+    kept = _lines_until(path, last_step)
     text = b''.join(line for _, line in kept)
     if text != path.read_bytes():
         atomic.write(path, text)

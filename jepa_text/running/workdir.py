@@ -93,7 +93,7 @@ def check(path):
     """Raises ValueError if a folder has files that are not of a run."""
     # A run that died immediately leaves only a lock or a partial config.json.
     files = path.iterdir() if path.exists() else ()
-    names = {p.name for p in files if not atomic.is_partial(p.name, CONFIG)}
+    names = {p.name for p in files if not fnmatch.fnmatch(p.name, f'{CONFIG}.*.tmp')}
     # At an address, the folder is new, and has a file with the address of checkpoints.
     pointer = {restore.STEPS} if (path / restore.STEPS).is_file() else set()
     others = sorted(names - {LOCK} - pointer)

@@ -28,21 +28,17 @@ def run(config, workdir, verify=False, is_brief=False):
     manifest of the rows.
     """
     if verify:
-        return _verify(workdir)
+        manifest = pipeline.verify(workdir)
+        files = row_folder.files(manifest)
+        size = sum(entry['bytes'] for _, entry in files) / 1e6
+        print(f'{workdir}: {len(files):,} files, {size:,.1f} MB, all checksums match')
+        return manifest
     data = config.get('data') or {}
     budget = (config.get('steps') or 0) * (data.get('batch_size') or 0)
     if tokens := config.get('tokens'):
         budget = tokens // (data.get('row_length') or tokens)
     source = config.get('init_from')
     return make(config.get('prepare'), workdir, source, budget, is_brief)
-
-
-def _verify(folder):
-    manifest = pipeline.verify(folder)
-    files = row_folder.files(manifest)
-    size = sum(entry['bytes'] for _, entry in files)
-    print(f'{folder}: {len(files):,} files, {size / 1e6:,.1f} MB, all checksums match')
-    return manifest
 
 
 def make(section, folder, source=None, budget=0, is_brief=False):

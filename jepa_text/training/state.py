@@ -22,12 +22,10 @@ from jepa_text.models.network import Network, key_from, key_of
 class TrainState:
     """Everything that changes during training.
 
-    step              batches consumed
     params            {module: parameters}
     target            EMA of params['encoder'], or None
     memory            what the objective and its last diagnostics carry from step to step,
                       outside the gradient, and the random key of the seed
-    opt_state         state of the optimizer
     skipped           updates left out because they were not finite
     skipped_in_row    the same, since the last finite update
     """

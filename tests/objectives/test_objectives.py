@@ -378,6 +378,8 @@ NO_SAMPLE = dict(name='sigreg', weight=1, sample=0)
         ('ijepa', dict(predictor_heads=0), 'predictor_heads=0'),
         ('ijepa', dict(predictor_width=12), 'a multiple of twice predictor_heads=4'),
         ('ijepa', dict(masks=0), 'ijepa: masks=0'),
+        ('ijepa', dict(min_keep=0), 'ijepa: min_keep=0'),
+        ('ijepa', dict(target_blocks=0), 'ijepa: target_blocks=0'),
         ('ijepa', dict(target_scale=[0.2]), 'target_scale=.* is not .low, high.'),
         ('ijepa', dict(context_scale=['a', 1]), "context_scale=.* of which='a'"),
         ('hybrid', dict(balance='half'), "balance='half' must be a finite number"),

@@ -4,8 +4,7 @@ TFDS = 'tfds:'
 
 
 def rows(name, words):
-    """Returns [rows or None] of the first existing split of each of `words`. Raises
-    ValueError if the set is not prepared."""
+    """Returns [rows or None] of the first existing split of each of `words`."""
     import tensorflow_datasets as tfds
 
     try:
