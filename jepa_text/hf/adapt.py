@@ -20,11 +20,9 @@ import numpy as np
 
 from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import declared, roles
-from jepa_text.settings import ranges, resolve
+from jepa_text.settings import schema
+from jepa_text.settings.schema import field
 
-MASKS = ('auto', 'new')
-HEADS = ('keep', 'tied', 'new')
-WINDOWS = ('two_sided', 'none')
 RESERVED = re.compile('reserved|unused', re.IGNORECASE)
 MASK = '<mask>'
 # {a parameter with a row or column per token: its axis}
@@ -35,23 +33,15 @@ BY_TOKEN = {'encoder/embedding': 0, 'lm_head/output/kernel': 1, 'lm_head/bias': 
 class Choices:
     """The options of an adaptation; see the module docstring."""
 
-    mask: str = 'auto'
-    head: str = 'keep'
-    window: str | None = None
-    vocab_multiple: int = 1
-
-    def __post_init__(self):
-        resolve.check_choice('adapt: head', self.head, HEADS)
-        if self.window is not None:
-            resolve.check_choice('adapt: window', self.window, WINDOWS)
-        multiple = self.vocab_multiple
-        ranges.number('adapt: vocab_multiple', multiple, whole=True, minimum=1)
-        resolve.check_choice('adapt: mask', self.mask, MASKS)
+    mask: str = field('auto', choices=('auto', 'new'))
+    head: str = field('keep', choices=('keep', 'tied', 'new'))
+    window: str | None = field(None, choices=('two_sided', 'none'))
+    vocab_multiple: int = field(1, minimum=1)
 
 
 def choices(section):
     """The Choices of a dict; raises ValueError for an unknown key or value."""
-    return resolve.call('adapt', Choices, section)
+    return schema.read(Choices, section, 'adapt')
 
 
 def section_of(section, window):
