@@ -12,8 +12,6 @@ from jepa_text.data.rows import packing as packings
 from jepa_text.engine import Options
 from jepa_text.settings import schema
 
-NORMALIZATIONS = ('', 'NFC', 'NFKC')
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MixtureFolder:
@@ -102,7 +100,9 @@ class Clean:
     """The section `clean`."""
 
     normalize: str = schema.field(
-        '', "Unicode normalization: '' for none, 'NFC' or 'NFKC'", choices=NORMALIZATIONS
+        '',
+        "Unicode normalization: '' for none, 'NFC' or 'NFKC'",
+        choices=('', 'NFC', 'NFKC'),
     )
     min_chars: int = schema.field(0, 'minimum length of a document', minimum=0)
     exact_duplicates: bool = schema.field(False, 'drop exact duplicates')

@@ -35,8 +35,7 @@ class Writer:
     They are also written to event files of TensorBoard. With `resume_step=k`, all lines
     after step k and an incomplete last line are removed first (by an atomic rewrite) and
     hidden from TensorBoard; the run then writes those steps again. Without it every
-    complete line is kept. To lose nothing, write the metrics of step k before saving the
-    checkpoint of step k. `write` hands each line to the operating system, so a killed
+    complete line is kept. `write` hands each line to the operating system, so a killed
     process loses none; a power failure loses none that were written before `sync`.
     `logged` is what `sync` returned then: a warning is logged if lines up to that step
     are missing nevertheless.

@@ -21,10 +21,9 @@ GIB = 2**30
 class Reporter(contextlib.ExitStack):
     """Writes the metrics of a workdir and shows progress, in process 0 only.
 
-    A context manager. `name` is that of the run, and `costs` are [(steps, FLOPs of one)]
-    of its phases; `peak` is the peak FLOP/s of a device, None if unknown. `resumed` is
-    the step from which the run resumes, None for a new run; metrics were written up to
-    step `logged`.
+    `costs` are [(steps, FLOPs of one)] of the phases; `peak` is the peak FLOP/s of a
+    device, None if unknown. `resumed` is the step from which the run resumes, None for a
+    new run; metrics were written up to step `logged`.
     """
 
     def __init__(self, folder, name, costs, *, peak, resumed, logged):
@@ -167,8 +166,7 @@ class Throughput:
 class Trace(contextlib.ExitStack):
     """Records a range of steps for TensorBoard, XProf or Perfetto, into a folder.
 
-    A context manager. The trace names the stages of a step: encoder, lm_head, optimizer,
-    ema. `steps` are the first and the last to record; (0, 0) or () for none.
+    `steps` are the first and the last to record; (0, 0) or () for none.
     """
 
     def __init__(self, folder, steps=()):

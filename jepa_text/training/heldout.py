@@ -132,14 +132,11 @@ class RunEvaluator:
             if evaluator in self._last:
                 totals.append(total)
         counts_V = sum(evaluator.frequencies for evaluator in self._last)
-        return values | metrics_of(_summed(totals), counts_V)
-
-
-def _summed(totals):
-    return {
-        name: {key: sum(total[name][key] for total in totals) for key in sums}
-        for name, sums in totals[0].items()
-    }
+        summed = {
+            name: {key: sum(total[name][key] for total in totals) for key in sums}
+            for name, sums in totals[0].items()
+        }
+        return values | metrics_of(summed, counts_V)
 
 
 def metrics_of(totals, counts_V):

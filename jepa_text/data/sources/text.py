@@ -39,16 +39,15 @@ def _file(piece):
 
 
 def _blocks(piece):
-    blocks = itertools.groupby(_lines(piece), key=_has_text)
+    blocks = itertools.groupby(
+        _lines(piece),
+        key=lambda line: isinstance(line, invalid_text.Bad) or bool(line.strip()),
+    )
     return (_document(block, piece) for has_text, block in blocks if has_text)
 
 
 def _lines(piece):
     return (line for _, line in reading.lines(*piece.extent, strict=False))
-
-
-def _has_text(line):
-    return isinstance(line, invalid_text.Bad) or bool(line.strip())
 
 
 def _document(lines, piece):
