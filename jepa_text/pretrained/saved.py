@@ -178,5 +178,4 @@ def section_of(encoder):
 
 
 def _with_tuples(section):
-    """The section with lists converted to tuples, as dataclass fields need them."""
     return {k: tuple(v) if isinstance(v, list) else v for k, v in section.items()}

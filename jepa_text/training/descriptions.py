@@ -17,8 +17,7 @@ from jepa_text.running import metrics
 
 def introduction(recipe):
     """Returns lines about the network and the budget of a run; with --verbose also about
-    devices and data, and a table of all parameters.
-    """
+    devices and data, and a table of all parameters."""
     devices = jax.devices()
     params, counts = _params(recipe), sizes(recipe)
     parts = ', '.join(f'{name} {count:,}' for name, count in counts.items())

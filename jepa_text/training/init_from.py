@@ -23,7 +23,6 @@ import json
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
 
@@ -38,6 +37,7 @@ from jepa_text.parallel import processes, sharding
 from jepa_text.pretrained import load
 from jepa_text.running import checkpoint, metrics, places, restore
 from jepa_text.settings import schema
+from jepa_text.training import state as states
 from jepa_text.training import switches
 from jepa_text.training.config import InitFrom
 
@@ -193,8 +193,8 @@ def _fitted(source, recipe, state):
     params = jax.jit(make, out_shardings=_shardings(wanted))(params)
     target = state.target
     if target is not None:
-        copy = functools.partial(jax.tree.map, jnp.copy)
-        target = jax.jit(copy, out_shardings=_shardings(target))(params['encoder'])
+        copied = jax.jit(states.copy, out_shardings=_shardings(target))
+        target = copied(params['encoder'])
     state = state.replace(params={**state.params, **params}, target=target)
     return state, [*lines, *notes, 'moments   fresh']
 

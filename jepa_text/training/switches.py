@@ -106,7 +106,7 @@ def _carry(old, new, reset):
 
 
 def entered(recipe, phase, state):
-    """Returns the state at the first step of a phase, with the shardings of the phase."""
+    """Returns the state at the first step of a phase."""
     return _enter(recipe, phase)(state, states.key_data(recipe))
 
 
