@@ -207,6 +207,11 @@ def test_a_wrong_name_says_what_failed(name, words):
                 make({'name': name}, 10)
 
 
+FEWER = """class Fewer(transformer.Transformer):
+        def __call__(self, *ids, every_layer=False, **given):
+            hidden_BLD = super().__call__(*ids, **given)
+            return (hidden_BLD, hidden_BLD[None]) if every_layer else hidden_BLD
+"""
 FAULTS = [
     # file, what is replaced in it, by what, and the message
     ('rtd', ', {}\n', '\n', r'py\): ValueError: not enough values.*expected 3'),
@@ -226,12 +231,18 @@ FAULTS = [
     ('rtd', "{'tokens': jnp", "{'token': jnp", "KeyError: 'tokens'"),
     ('rtd', 'return example | ', 'return ', 'KeyError'),
     ('rtd', 'def counts', 'def count', 'NotImplementedError: counts'),
-    ('rtd', 'return RTD(', 'RTD(', 'NoneType'),
+    ('rtd', 'return RTD(', 'RTD(', 'make returned None, no instance of a sub'),
     ('rtd', 'make(tokenizer, ', 'make(', "`make` must take the keyword 'tokenizer'"),
     ('denoising', 'def scorings', 'def scoring', 'NotImplementedError: scorings'),
     ('rtd', 'return RTD(rate=rate', 'return RTD(rat=rate', r'in make\): TypeError'),
     ('rtd', 'Objective):', 'Objective:', 'SyntaxError'),
-    ('model', 'return transformer', 'transformer', 'NoneType'),
+    ('model', 'return transformer', 'transformer', 'make returned NoneType.* no width'),
+    (
+        'model',
+        'return transformer.make(',
+        FEWER + '    return Fewer(',
+        r'must return hidden_BLD and depth . 1 layers',
+    ),
     ('balance', 'return Late', 'Late', 'make returned None, not a Balance'),
     ('balance', 'return self.top', 'return self.to', r'in share\): AttributeError'),
     ('schedule', 'return lambda step: ', 'return ', r'in make\): NameError'),

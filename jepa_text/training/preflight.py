@@ -1,5 +1,11 @@
 """What is checked and counted before a run starts, on shapes only: nothing is computed.
 
+    batch_size, context, lr_multipliers     the sizes fit the mesh
+    rows                          what will be prepared fits the config
+    returned_*, user_code_of       an objective or encoder of the user's module can be
+                                  trained
+    cost                          the FLOPs of a step
+
 A run that cannot end well fails when it begins, not hours later.
 """
 
@@ -7,6 +13,7 @@ import jax
 
 from jepa_text.models import flops, memo
 from jepa_text.models.network import Network
+from jepa_text.objectives.base import Objective
 from jepa_text.optim import optimizers
 from jepa_text.parallel import sharding
 from jepa_text.settings import resolve
@@ -60,6 +67,30 @@ def context(recipe):
                 )
 
 
+ENCODER = ('width', 'depth', 'attention')  # fields of an encoder that others read
+
+
+def returned_objective(section, objective):
+    """Raises UserCodeError unless `make` of a user's module returned an Objective."""
+    if '.' in section['name'] and not isinstance(objective, Objective):
+        base = f'{Objective.__module__}.{Objective.__name__}'
+        resolve.reject_user_code(
+            section['name'],
+            f'make returned {objective!r}, no instance of a subclass of {base}.',
+        )
+
+
+def returned_encoder(section, encoder):
+    """Raises UserCodeError unless an encoder of a user's module has the needed fields."""
+    missing = [name for name in ENCODER if not hasattr(encoder, name)]
+    if '.' in section['name'] and missing:
+        resolve.reject_user_code(
+            section['name'],
+            f'make returned {type(encoder).__name__}, which must be a Linen module with '
+            f'the fields {", ".join(ENCODER)}; it has no {missing[0]}.',
+        )
+
+
 def user_code_of(recipe, phase, model):
     """Raises UserCodeError if the loss of a phase, which a user's objective or encoder
     takes part in, cannot be differentiated, or the phase cannot say how it is scored.
@@ -69,6 +100,27 @@ def user_code_of(recipe, phase, model):
         with resolve.user_faults(modules):
             recipe.cost(phase)
             heldout.scorings([phase.network])
+            if '.' in model['name']:
+                _check_layers(recipe, phase, model['name'])
+
+
+def _check_layers(recipe, phase, name):
+    """Layers are counted from the embedding, by analyses and some targets."""
+    encoder, params = phase.network.encoder, recipe.shapes(phase).params['encoder']
+    ids_BL = jax.ShapeDtypeStruct((3, phase.length), 'int32')
+
+    def run(params, *ids):
+        given = dict(causal=False, every_layer=True)
+        hidden_BLD, layers_NBLD = encoder.apply({'params': params}, *ids, **given)
+        return hidden_BLD, *layers_NBLD
+
+    shapes = [x.shape for x in jax.eval_shape(run, params, ids_BL, ids_BL, ids_BL)]
+    if shapes != [(*ids_BL.shape, encoder.width)] * (encoder.depth + 2):
+        resolve.reject_user_code(
+            name,
+            'with every_layer=True, the encoder must return hidden_BLD and depth + 1 '
+            f'layers of its shape, of which the first is the embedding, not {shapes}.',
+        )
 
 
 def cost(network, objective, batch):

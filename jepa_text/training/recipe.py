@@ -231,9 +231,11 @@ def _phases(config, parsed, total, tokenizer, optimizer):
             length=data['row_length'],
             steps=stop - start,
         )
+        preflight.returned_objective(section['objective'], objective)
         model = stack.with_theta(parsed.model, section.get('rope_theta'))
         encoder = resolve.build('models', model, vocab_size=tokenizer.vocab_size)
-        with resolve.user_faults(resolve.user_modules([section['objective'], model])):
+        preflight.returned_encoder(model, encoder)
+        with resolve.user_faults(resolve.user_modules(section['objective'])):
             network = Network(encoder, objective)
         at_switch = section.get('at_switch') or {}
         at_switch = ranges.in_steps('at_switch', at_switch, stop - start)
