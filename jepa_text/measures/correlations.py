@@ -1,7 +1,8 @@
 """Influences of pairs on the correlations of two lists of numbers.
 
 The mean over the pairs is the correlation, as of scipy.stats. numpy float64; ties get
-their mean rank. All functions raise ValueError for values that are not finite.
+their mean rank. All functions raise ValueError for values that are not finite and for
+shapes that do not match.
 """
 
 import math
@@ -82,6 +83,11 @@ def partial_spearman_influence(first_N, second_N, control_N):
 
 def _finite(first_N, second_N):
     first_N, second_N = np.asarray(first_N, float), np.asarray(second_N, float)
+    if first_N.shape != second_N.shape or first_N.ndim != 1 or len(first_N) < 2:
+        raise ValueError(
+            'A correlation needs two lists of one length, at least 2, but the shapes '
+            f'are {first_N.shape} and {second_N.shape}.'
+        )
     if not np.isfinite(first_N).all() or not np.isfinite(second_N).all():
         raise ValueError('A correlation needs finite values, but some are NaN or inf.')
     return first_N, second_N

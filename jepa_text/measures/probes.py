@@ -70,12 +70,17 @@ def balanced_accuracy(right_N, truth_N, clusters=()):
     input, however imbalanced the classes are, and `low` and `high`, its 95 % interval:
     the margins of the classes' shares (statistics.mean_interval) are added in squares
     (Zou & Donner 2008), and widened for examples with a key in common, as in
-    statistics.variance.
+    statistics.variance. Raises ValueError for shapes that differ.
 
     >>> balanced_accuracy([True, True, True, False], ['a', 'a', 'a', 'b'])['balanced']
     0.5
     """
     right_N, truth_N = np.asarray(right_N, bool), np.asarray(truth_N)
+    if right_N.shape != truth_N.shape or not right_N.size:
+        raise ValueError(
+            'Balanced accuracy needs one prediction per label, but the shapes are '
+            f'{right_N.shape} and {truth_N.shape}.'
+        )
     class_N = np.unique(truth_N, return_inverse=True)[1]
     size_C = np.bincount(class_N)
     classes = range(len(size_C))
@@ -115,6 +120,7 @@ def pair_features(first_ND, second_ND):
     >>> pair_features(np.array([[1.0]]), np.array([[3.0]])).tolist()
     [[1.0, 3.0, 2.0, 3.0]]
     """
+    first_ND, second_ND = _pairs(first_ND, second_ND)
     parts = (first_ND, second_ND, np.abs(first_ND - second_ND), first_ND * second_ND)
     return np.concatenate(parts, axis=1)
 
@@ -125,10 +131,20 @@ def pair_cosine(first_ND, second_ND):
     >>> pair_cosine(np.array([[2.0, 0.0]]), np.array([[1.0, 0.0]])).tolist()
     [1.0]
     """
-    first_ND, second_ND = (x.astype(float) for x in (first_ND, second_ND))
+    first_ND, second_ND = (x.astype(float) for x in _pairs(first_ND, second_ND))
     norms_N = np.linalg.norm(first_ND, axis=1) * np.linalg.norm(second_ND, axis=1)
     products_N = np.einsum('ND,ND->N', first_ND, second_ND)
     return products_N / np.where(norms_N > 0, norms_N, 1.0)
+
+
+def _pairs(first_ND, second_ND):
+    first_ND, second_ND = np.asarray(first_ND), np.asarray(second_ND)
+    if first_ND.shape != second_ND.shape:
+        raise ValueError(
+            'Pairs need vectors of the same shape, but the shapes are '
+            f'{first_ND.shape} and {second_ND.shape}.'
+        )
+    return first_ND, second_ND
 
 
 def _checked(which, embeddings_ND, labels_N):

@@ -37,7 +37,8 @@ def fit(train_ND, targets_NT, penalties=PENALTIES):
         RSS / (N - 1 - sum l / (l + a))^2
 
     with the RSS of each target divided by its variance and l the eigenvalues of the
-    scatter. It is the same for all targets. Targets [N] are a single target.
+    scatter. It is the same for all targets. Targets [N] are a single target. Raises
+    ValueError for shapes that do not match and values that are not finite.
 
     >>> rows_ND = np.random.default_rng(0).normal(size=(50, 3))
     >>> found = fit(rows_ND, rows_ND @ [1.0, -2.0, 0.0] + 5)
@@ -45,7 +46,7 @@ def fit(train_ND, targets_NT, penalties=PENALTIES):
     [[4.0]]
     """
     rows = cloud.as_cloud(train_ND).require_pairs('A regression')
-    targets_NT = np.asarray(targets_NT, np.float64).reshape(len(rows), -1)
+    targets_NT = _targets(targets_NT, len(rows))
     deviation_D = rows.rows_ND.std(axis=0, dtype=np.float64)
     scale_D = np.where(deviation_D > 0, deviation_D, 1.0)  # constants stay constant
     standard = cloud.as_cloud((rows.rows_ND - rows.mean_D) / scale_D)
@@ -69,3 +70,16 @@ def _gcv(values_K, product_KT, total_T, count, penalty):
     share = np.sum(np.maximum(residual_T, 0) / np.where(total_T > 0, total_T, 1.0))
     freedom = count - 1 - np.sum(values_K / (values_K + penalty))
     return share / max(freedom, 1e-9) ** 2
+
+
+def _targets(targets_NT, count):
+    targets_NT = np.asarray(targets_NT, np.float64)
+    targets_NT = targets_NT[:, None] if targets_NT.ndim == 1 else targets_NT
+    if targets_NT.ndim != 2 or len(targets_NT) != count:
+        raise ValueError(
+            f'{count} embeddings need one row of targets each, but the targets have '
+            f'shape {targets_NT.shape}.'
+        )
+    if not np.isfinite(targets_NT).all():
+        raise ValueError('The targets of a regression contain NaN or infinity.')
+    return targets_NT

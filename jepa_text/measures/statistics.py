@@ -139,9 +139,16 @@ def two_level_interval(values_SN, scale='difference', clusters=()):
     means over seeds, by Student's t, and over examples (`mean_interval`) are added in
     squares (Zou & Donner 2008). Simulated intervals for 95 % hold 96 to 99 % for two to
     five seeds, whatever their variance. With one seed, the interval is over examples
-    alone: other seeds lie outside if they differ.
+    alone: other seeds lie outside if they differ. Raises ValueError for other shapes and
+    values that are not finite.
     """
     values_SN = np.asarray(values_SN, np.float64)
+    if values_SN.ndim != 2 or not values_SN.size or not np.isfinite(values_SN).all():
+        raise ValueError(
+            'A two-level interval needs finite values [seeds, sentences], but the shape '
+            f'is {values_SN.shape}, and {np.sum(~np.isfinite(values_SN))} values are '
+            'not finite.'
+        )
     value, low, high = mean_interval(values_SN.mean(axis=0), scale, clusters)
     reach, seeds = 0.0, len(values_SN)
     if seeds > 1:
@@ -170,7 +177,7 @@ def over_seeds(first_S, second_S, *, tests=1):
     difference could be significant. Also `sign_flip` for a difference other than 0 that
     all seeds share, for which t has no value. The interval is Student's in all cases.
     With fewer than MIN_SEEDS pairs there is no test. Raises ValueError for values that
-    are not finite.
+    are not finite and for lists of different lengths.
     """
     difference_S = _differences(first_S, second_S)
     mean, seeds = float(difference_S.mean()), len(difference_S)
@@ -251,10 +258,13 @@ def holm(p_T):
     """Returns p-values adjusted by Holm's method (Holm 1979).
 
     With probability 95 %, none of the claims with an adjusted p <= 0.05 is false. NaN, of
-    a comparison without a test, stays NaN and is not counted.
+    a comparison without a test, stays NaN and is not counted. Raises ValueError for
+    values outside [0, 1].
     """
     p_T = np.asarray(p_T, np.float64)
     known_K = np.flatnonzero(~np.isnan(p_T))
+    if not np.all((p_T[known_K] >= 0) & (p_T[known_K] <= 1)):
+        raise ValueError(f'p-values must be between 0 and 1, but these are {p_T}.')
     order_K = known_K[np.argsort(p_T[known_K], kind='stable')]
     scaled_K = p_T[order_K] * np.arange(len(order_K), 0, -1)
     adjusted_T = np.full_like(p_T, np.nan)
@@ -263,7 +273,14 @@ def holm(p_T):
 
 
 def _differences(first_N, second_N):
-    difference_N = np.asarray(first_N, np.float64) - np.asarray(second_N, np.float64)
+    first_N = np.asarray(first_N, np.float64)
+    second_N = np.asarray(second_N, np.float64)
+    if first_N.shape != second_N.shape or first_N.ndim != 1 or not first_N.size:
+        raise ValueError(
+            'A paired test needs two lists over the same sentences or seeds, but the '
+            f'shapes are {first_N.shape} and {second_N.shape}.'
+        )
+    difference_N = first_N - second_N
     if not np.isfinite(difference_N).all():
         raise ValueError('A paired test needs finite values, but some are NaN or inf.')
     return difference_N

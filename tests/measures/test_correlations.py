@@ -40,5 +40,7 @@ def test_lists_that_the_control_explains_have_correlation_zero():
 
 
 def test_errors_name_what_is_wrong():
+    with pytest.raises(ValueError, match=r'\(50,\) and \(49,\)'):
+        correlations.spearman_influence(FIRST_N, SECOND_N[1:])
     with pytest.raises(ValueError, match='NaN or inf'):
         correlations.pearson_influence([1.0, np.nan], [1.0, 2.0])

@@ -111,6 +111,8 @@ def test_balanced_accuracy_matches_scikit_learn_and_constants_are_at_chance():
     # All right: still an interval, wider for the rarer class.
     all_right = probes.balanced_accuracy([True] * 110, [0] * 100 + [1] * 10)
     assert 0.8 < all_right['low'] < 0.9 and all_right['high'] == 1
+    with pytest.raises(ValueError, match=r'\(3,\) and \(2,\)'):
+        probes.balanced_accuracy([True] * 3, ['a', 'b'])
 
 
 def test_tiny_classes_and_constant_coordinates_are_allowed():

@@ -45,3 +45,10 @@ def test_constant_features_and_targets_are_allowed():
     np.testing.assert_allclose(found[:, 3], 2.0)
     expected = ridge.fit(ROWS_ND, TARGETS_NT).predict(ROWS_ND)
     np.testing.assert_allclose(found[:, :3], expected, rtol=1e-8)
+
+
+def test_errors_name_what_is_wrong():
+    with pytest.raises(ValueError, match=r'120 embeddings .*\(119, 3\)'):
+        ridge.fit(ROWS_ND, TARGETS_NT[1:])
+    with pytest.raises(ValueError, match='targets .* NaN'):
+        ridge.fit(ROWS_ND, TARGETS_NT * np.nan)

@@ -220,8 +220,12 @@ def test_holm_rejects_step_by_step_as_published():
         (lambda s: s.mean_interval([1.0, np.nan], 'share'), 'a list of finite values'),
         (lambda s: s.mean_interval([], 'share'), r'values of shape \(0,\)'),
         (lambda s: s.mean_interval([1.0], 'shares'), "scale='shares'"),
-        (lambda s: s.two_level_interval([[1.0, np.inf]]), 'a list of finite values'),
+        (lambda s: s.two_level_interval([1.0, 2.0]), r'\[seeds, sentences\]'),
+        (lambda s: s.two_level_interval([[1.0, np.inf]]), '1 values are not'),
+        (lambda s: s.two_level_interval(np.zeros((3, 0))), r'shape is \(3, 0\)'),
+        (lambda s: s.sign_flip(FIRST_N, SECOND_N[1:]), r'\(60,\) and \(59,\)'),
         (lambda s: s.over_seeds([1.0, np.nan], [0.0, 0.0]), 'NaN or inf'),
+        (lambda s: s.holm([0.1, 1.2]), 'between 0 and 1'),
     ],
 )
 def test_errors_name_what_is_wrong(call, words):
