@@ -32,11 +32,7 @@ def test_a_run_of_0_1_is_refused_as_a_workdir_and_left_as_it_is(older, tmp_path)
     before = {*older.rglob('*'), older / 'lock'}
     with pytest.raises(ValueError) as refused:
         tiny.train(tiny.config(tmp_path), older)
-    for words in (
-        'The config has no key',
-        'docs/upgrading.md',
-        'finish it with',
-    ):
+    for words in ('The config has no key', 'docs/upgrading.md', 'finish it with'):
         assert words in str(refused.value)
     assert {*older.rglob('*')} == before
 

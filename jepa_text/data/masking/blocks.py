@@ -15,6 +15,11 @@ and padding are in neither. Documents that share a row are masked independently,
 do not attend to each other. Shapes are fixed: masks over L, cut to a capacity by
 `kept_indices`. Axes of this module: J counts the blocks of a mask, C the masks of a row.
 
+    context_and_targets  one draw                      context_L, blocks_JL
+    several              draws for one row             contexts_CL, targets_CL
+    capacity             the maximum number of positions
+    kept_indices         a mask as indices             index_XK, ok_XK
+
 Masks are bool; randomness comes from a numpy generator; inputs are not modified.
 `valid_L` marks the positions that may be context or target (`masking.maskable`);
 `segment_ids_L` numbers the documents from 1 in order, 0 is padding.
@@ -42,7 +47,8 @@ def context_and_targets(
     (low, high), from a start uniform in [0, n - length]: it is never cut at an edge.
     At least `min_keep` positions of each document are context, or all if it has fewer.
     If the blocks leave fewer, the context is the whole document without targets; if that
-    is not enough, the outermost targets on one side are dropped.
+    is not enough, the outermost targets on one side are dropped. Raises ValueError for
+    count or min_keep below 1, and for scales outside 0 < low <= high <= 1.
 
     >>> valid_L, ids_L = np.ones(20, bool), np.ones(20, int)
     >>> rng = np.random.default_rng(0)
@@ -50,6 +56,7 @@ def context_and_targets(
     >>> bool((context_L & blocks_JL.any(axis=0)).any()), int(context_L.sum()) >= 4
     (False, True)
     """
+    _check(count, min_keep, target_scale=target_scale, context_scale=context_scale)
     documents = _documents(valid_L, segment_ids_L)
     blocks_JN = _draw(documents, rng, count, target_scale)
     (context_N,) = _draw(documents, rng, 1, context_scale)
@@ -174,3 +181,14 @@ def _dropped(documents, target_N, min_keep, rng):
     left = documents.count(target_N) - too_many
     is_outer_N = np.where(from_left[of_N], rank_N <= too_many[of_N], rank_N > left[of_N])
     return target_N & is_outer_N
+
+
+def _check(count, min_keep, **scales):
+    for name, value in (('count', count), ('min_keep', min_keep)):
+        if value < 1:
+            raise ValueError(f'blocks: {name}={value} must be at least 1.')
+    for name, (low, high) in scales.items():
+        if not 0 < low <= high <= 1:
+            raise ValueError(
+                f'blocks: {name}=({low}, {high}) needs 0 < low <= high <= 1.'
+            )

@@ -174,7 +174,21 @@ def test_rows_with_nothing_valid_have_empty_masks(length):
     assert not context.any() and not targets.any()
 
 
-def test_an_invalid_capacity_raises():
+def test_invalid_settings_raise():
+    rng, ones = np.random.default_rng(0), np.ones(8, int)
+
+    def draw(**settings):
+        return blocks.context_and_targets(ones > 0, rng, ones, **settings)
+
+    for settings, message in (
+        (dict(count=0), 'count=0 must be at least 1'),
+        (dict(min_keep=0), 'min_keep=0 must be at least 1'),
+        (dict(target_scale=(0.3, 0.2)), r'target_scale=\(0.3, 0.2\) needs 0 < low'),
+        (dict(context_scale=(0.5, 1.5)), r'context_scale=\(0.5, 1.5\) needs 0 < low'),
+        (dict(target_scale=(0, 0.2)), r'scale=\(0, 0.2\) needs 0 < low'),
+    ):
+        with pytest.raises(ValueError, match=message):
+            draw(**settings)
     for capacity in (0, 9):
         with pytest.raises(ValueError, match=rf'capacity={capacity} is not in \[1, 8\]'):
-            blocks.kept_indices(np.ones(8, bool), capacity)
+            blocks.kept_indices(ones > 0, capacity)
