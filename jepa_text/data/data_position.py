@@ -16,7 +16,10 @@ from jepa_text.data import pipeline
 
 
 def with_mixtures(phases, tokenizer):
-    """Returns the phases with their mixtures of rows."""
+    """Returns the phases with their mixtures of rows.
+
+    Raises ValueError for what `pipeline` rejects, and for rows of another tokenizer.
+    """
     parts_of_phases = [pipeline.open_parts(phase.data) for phase in phases]
     distinct = {
         part.rows.fingerprint: part for parts in parts_of_phases for part in parts

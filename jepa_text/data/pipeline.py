@@ -19,7 +19,11 @@ from jepa_text.settings import resolve, schema
 
 
 def open_parts(data):
-    """Opens the training rows of a section `data`, and returns them as mixture.Part."""
+    """Opens the training rows of a section `data`, and returns them as mixture.Part.
+
+    Raises ValueError for rows of another length than the section's, and for rows given
+    twice, and what opening a folder raises.
+    """
     parts = []
     for folder, weight, name in section.folders(data):
         rows = Rows(folder, 'train')
@@ -67,7 +71,8 @@ class Rows:
     `rows[i]` is a dict of tokens, segment_ids (from 1; 0 is padding) and positions, int32
     [L] each. Opening checks the manifest and the sizes of the files; `verify(folder)`
     checks their contents. Rows at an address are copied to this machine first
-    (row_folder.fetch).
+    (row_folder.fetch). Raises FileNotFoundError without a manifest, ValueError for an
+    unknown split or a damaged folder.
     """
 
     def __init__(self, folder, split):
@@ -131,7 +136,8 @@ class Rows:
 def verify(folder):
     """Reads all files of a prepared folder and compares them with their checksums.
 
-    Returns the manifest. Of rows at an address, the copy on this machine is read.
+    Returns the manifest. Raises ValueError naming the first file that differs. Of rows at
+    an address, the copy on this machine is read.
     """
     folder = row_folder.fetch(folder)
     manifest = row_folder.read_manifest(folder)

@@ -39,7 +39,10 @@ def prepare(source, tokenizer, folder, *, tokenizer_about=None, **options):
     `options` are the other fields of section.Prepare, of which row_length is required.
     `tokenizer_about`, a dict that describes the tokenizer, is stored in the manifest; a
     `commit` in it is one of the settings. A folder made with the same settings counts as
-    complete even if the corpus has changed since: delete it to prepare it again.
+    complete even if the corpus has changed since: delete it to prepare it again. Raises
+    ValueError for invalid options or a corpus without text, FileExistsError for a folder
+    with other settings or other content, OSError (of ArrayRecord: RuntimeError) if the
+    disk is full.
     """
     given = {'source': dict(source), 'tokenizer': tokenizer.fingerprint, **options}
     config = schema.read(Prepare, given, 'prepare')

@@ -44,7 +44,8 @@ def batches(
     `corrupt(row, rng, step)` returns an example; `rng` is keyed by (seed, row of the
     run), and `step` is the one whose batch has the row. `row_of(step)` is the first row
     of a step; by default all steps of the run have the same size. If there are several
-    parts, batches have the part of each row as mixture.PART.
+    parts, batches have the part of each row as mixture.PART. Raises as
+    `local_batch_size`.
     """
     local = local_batch_size(batch_size, process_index, process_count)
     # The same for all phases that read a part, so that a phase can continue another's.

@@ -35,7 +35,8 @@ def encoded(documents, tokenizer):
     """Yields (document, its ids) for each dict with a `text`, in order. Ids are int32,
     without specials.
 
-    The next batch is read while one is encoded, on all cores.
+    The next batch is read while one is encoded, on all cores. Raises ValueError for a
+    long document that cannot be cut.
     """
     parts = []
     for batch, ids_of_pieces in _ahead(_batched(documents, tokenizer), tokenizer):
@@ -76,7 +77,10 @@ def _batched(documents, tokenizer):
 
 
 def pieces(text, tokenizer):
-    """Yields parts of a text whose concatenated ids are the ids of the text."""
+    """Yields parts of a text whose concatenated ids are the ids of the text.
+
+    Raises ValueError if LONGEST characters have no place where they can be cut.
+    """
     start = 0
     while len(text) - start > PIECE + AROUND:
         at = _cut(text, start, tokenizer)

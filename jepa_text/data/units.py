@@ -96,7 +96,10 @@ def find_duplicates(folder, count):
 
 
 def make_shards(folder, numbers):
-    """Writes the shards of units into the folder, and marks each as done."""
+    """Writes the shards of units into the folder, and marks each as done.
+
+    Raises ValueError for a long document that cannot be cut, and what the source raises.
+    """
     with exits.config_errors():
         work = load(folder)
         for number in _shown('prepare', numbers):

@@ -22,7 +22,10 @@ _MEAN = labels.Labels(pool='mean')
 
 
 def make(recipe, section):
-    """Returns the Prober of a run; None without tasks or evaluations."""
+    """Returns the Prober of a run; None without tasks or evaluations.
+
+    Raises ValueError for a task without labels, and all errors of reading a task.
+    """
     if not section.every_steps or not section.tasks:
         return None
     probed = [build(section_of(text)) for text in section.tasks]

@@ -13,10 +13,11 @@ CONTROLS = 'controls'
 
 
 def task_of(section):
-    """Builds the task of a section, with a validation set; with `zero_shot` in the
-    section, by zero_shot.task_of, with a test set only.
+    """Builds the task of a section, with a validation set.
 
-    Otherwise says how many texts of the test set a trained model would know.
+    With `zero_shot` in the section, the task is made by zero_shot.task_of, with a test
+    set only. Otherwise says how many texts of the test set a trained model would know.
+    Raises ValueError for invalid tasks.
     """
     section = dict(section)
     options = section.pop('zero_shot', None) or None

@@ -14,7 +14,8 @@ class Examination(finetune.Examination):
     """Fine-tuning of a load.Pretrained on the pairs of a retrieval.Retrieval.
 
     Queries of `validation_qrels` are for selection, those of `qrels` for the test; both
-    rank the whole corpus.
+    rank the whole corpus. Raises ValueError for a task without pairs or validation
+    queries.
     """
 
     _run = None

@@ -74,7 +74,8 @@ class Examination(finetune.Measurement):
     """Measures a model as it is, by the function of MEASURES for the kind of the task.
 
     Of pairs and retrieval, vectors are the model's own; a causal model reads causally, as
-    it was trained.
+    it was trained. Raises ValueError for a cloze task and a model that cannot fill masks
+    (Pretrained.check_fills), and as cloze.Scorer for words that it cannot score.
     """
 
     def __init__(self, model, task, settings):

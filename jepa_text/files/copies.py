@@ -27,6 +27,7 @@ def copy_folder(address, wanted=('*',), unwanted=()):
     """Copies the files of an address whose names match, and returns the local folder.
 
     `wanted` and `unwanted` are shell patterns. Files with a leading dot are left out.
+    Raises FileNotFoundError if no file matches, and as `copy_files` does.
     """
 
     def matches(name, patterns):
@@ -51,7 +52,8 @@ def copy_files(address, files, sums=None):
 
     `sums` are {name: sha256} of those files whose checksum is known. A copy is identified
     by the sizes and versions of the files, or by their checksums. If several processes
-    need one, the first downloads it.
+    need one, the first downloads it. Raises ValueError for a file that does not match its
+    checksum, and for a name that leads out of the folder; and as streams.open_bytes does.
     """
     for name in files:
         if name.startswith('/') or {'..', ''} & {*name.split('/')}:
@@ -78,7 +80,7 @@ def local_file(what, place, name):
     """Returns the local path of a file, copying it first if it is at an address.
 
     `place` is the file itself, or a folder that contains a file `name`. `what` names it
-    in errors.
+    in errors. Raises as addresses.location and addresses.stat do.
     """
     text = addresses.location(what, place)
     if not addresses.is_address(text):

@@ -33,7 +33,8 @@ def expand(path, suffixes):
     pattern with * (and ** for folders). From folders and patterns, the files that end in
     one of `suffixes` are taken, ignoring case, except hidden ones: those whose name, or
     that of a folder below `path`, begins with a dot. `path` itself may. Links are
-    followed.
+    followed. Raises FileNotFoundError if there is no file to read, OSError for a folder
+    that cannot be read, and as `addresses.stat` does.
     """
     text = os.fspath(path)
     is_remote = addresses.is_address(text)

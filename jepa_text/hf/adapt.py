@@ -61,7 +61,8 @@ def section_of(section, window):
 def with_mask(tokenizer, where, mask):
     """(a Tokenizer with a mask token, that token's name in the file, its origin).
 
-    The origin is 'found', 'reserved' or 'new'.
+    The origin is 'found', 'reserved' or 'new'. Raises ValueError for a new one that is
+    there.
     """
     name_of = tokenizer.backend.id_to_token
     if mask == 'auto' and tokenizer.mask_id is not None:

@@ -128,7 +128,12 @@ def _error(key, value, words):
 
 
 def to_section(config, family=None):
-    """The model section of a config.json (a dict)."""
+    """The model section of a config.json (a dict).
+
+    Raises ValueError for an unknown family, a missing size, an invalid value, and for
+    anything that the models here compute differently, such as other activations or
+    other scaling of positions.
+    """
     family, config = complete(config, family)
     model = FAMILIES[family].model
     read = {
@@ -159,7 +164,7 @@ def to_config(section, family, tied, causal):
     """The config.json of a canonical section, as a dict that `to_section` can read.
 
     A decoder that is not `causal` gets is_causal=false, which makes it bidirectional in
-    transformers.
+    transformers. Raises ValueError if the family cannot express an option of the section.
     """
     kind = FAMILIES[family]
     if section['name'] != kind.model:

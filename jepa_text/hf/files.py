@@ -38,7 +38,10 @@ def folder_of(name, revision=None, wanted=WANTED):
     """The local folder of a model: `name` itself, that of a model in the package, or a
     copy from an address or the hub.
 
-    Only JSON files and safetensors that match `wanted` are downloaded.
+    Only JSON files and safetensors that match `wanted` are downloaded. Raises
+    FileNotFoundError if neither a folder nor a model of this name exists,
+    ModuleNotFoundError without huggingface_hub, and PermissionError for a gated model
+    whose terms were not accepted.
     """
     place = addresses.location('The model', name)
     is_address, is_folder = addresses.is_address(place), Path(place).is_dir()
@@ -126,7 +129,11 @@ def read_json(path, kind=dict):
 
 
 class Tensors:
-    """The tensors of a folder by name, read on demand."""
+    """The tensors of a folder by name, read on demand.
+
+    Raises FileNotFoundError for a folder without safetensors or with a missing shard,
+    and ValueError for a truncated file or one that lacks tensors of its index.
+    """
 
     def __init__(self, folder):
         self._files = {}

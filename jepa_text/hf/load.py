@@ -55,6 +55,8 @@ def load(name, revision=None, *, family=None, mesh=None, adapt=None):
     Without `adapt`, a decoder stays causal; with `adapt`, a (possibly empty) dict of
     hf/adapt.Choices, it becomes an encoder. `family` overrides the config's model_type.
     Parameters are float32, sharded over the mesh if given.
+    Raises ValueError, listing all tensors that do not match the config;
+    FileNotFoundError for a folder without safetensors.
     """
     source, section, tokenizer, mask, head = _choose(name, revision, family, adapt)
     replaced = (tokenizer.mask_id,) if mask and mask[1] == 'new' else ()

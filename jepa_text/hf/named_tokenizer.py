@@ -46,7 +46,10 @@ class Opened:
 
 
 def opened(name, source=None):
-    """Returns the Opened of a name; `source` is the section `init_from`."""
+    """Returns the Opened of a name; `source` is the section `init_from`.
+
+    Raises ValueError for an invalid tokenizer, and what `read` raises.
+    """
     if name == START:
         return _of_start(source or {})
     content, notes, commit = read(name)
@@ -67,7 +70,8 @@ def exists(name):
 def read(name):
     """Returns (content of a tokenizer.json, notes on its origin, commit or '').
 
-    Accepts any name except 'init_from'.
+    Accepts any name except 'init_from'. Raises FileNotFoundError if it does not exist,
+    PermissionError for a model whose terms must be accepted, and as formats.read.
     """
     if name == BUNDLED:
         name = str(tokenizers.BUNDLED)

@@ -34,7 +34,11 @@ class Pooling:
 
 
 def read(folder):
-    """The Pooling of a folder; None if sentence-transformers did not write it."""
+    """The Pooling of a folder; None if sentence-transformers did not write it.
+
+    Raises ValueError for an unsupported module or pooling, and if the folder configures
+    preprocessing of texts.
+    """
     folder = Path(folder)
     if not (folder / 'modules.json').is_file():
         return None
@@ -112,7 +116,10 @@ def _pool(section, folder):
 
 
 def write(folder, pooling, width):
-    """Writes the files that `read` reads, for vectors of `width`."""
+    """Writes the files that `read` reads, for vectors of `width`.
+
+    Raises ValueError for a pooling that sentence-transformers does not have.
+    """
     if pooling.pool not in POOLINGS.values():
         raise ValueError(
             f'pool={pooling.pool!r} is not supported by sentence-transformers, which '

@@ -78,7 +78,10 @@ class TaskHead:
         return fields
 
     def fitting(self, family):
-        """The TaskClass of a family that computes the same as this head."""
+        """The TaskClass of a family that computes the same as this head.
+
+        Raises ValueError as `fitting` does.
+        """
         return fitting(family, self.kind, self.pool, self.layers)
 
     @property
@@ -95,7 +98,10 @@ def architecture(family, kind):
 
 
 def fitting(family, kind, pool, act):
-    """The TaskClass of a family that computes a head of a kind with pool and act."""
+    """The TaskClass of a family that computes a head of a kind with a pooling and an act.
+
+    Raises ValueError if there is none, with the settings for which there is one.
+    """
     theirs = FAMILIES[family].tasks.get(kind)
     if theirs is None:
         supported = [name for name, known in FAMILIES.items() if kind in known.tasks]

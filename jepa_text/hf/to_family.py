@@ -66,7 +66,8 @@ def converted(model, family, origin=None):
 
     If the family has one flag for the biases of q, k, v and o, a missing bias of o
     becomes 0. Positions that a model does not use, and that BERT cannot express, are
-    removed. `origin` is the family that the model came from, or None.
+    removed. Raises ValueError for a family that would compute something else, and for
+    NaN. `origin` is the family that the model came from, or None.
     """
     resolve.check_choice('family', family, WRITTEN)
     if model.causal and not FAMILIES[family].causal:

@@ -43,7 +43,8 @@ def bindings(family, shapes, prefix=None):
     """{tensor name: its Parts, in the order of its rows}, for a model of ours.
 
     `shapes` is {path: shape} of its parameters, with layers scanned or unrolled. `prefix`
-    replaces that of the family.
+    replaces that of the family. Raises ValueError for parameters that have no name in the
+    families.Family.
     """
     prefix = family.prefix if prefix is None else prefix
     bound = {}

@@ -128,7 +128,10 @@ class Options:
 
 
 def find(name):
-    """Returns (chip, count) of 'h100:8', or of 'h100' for one."""
+    """Returns (chip, count) of 'h100:8', or of 'h100' for one.
+
+    Raises ValueError for an unknown chip or a count below 1.
+    """
     match = re.fullmatch(r'(\w+)(?::0*([1-9][0-9]*))?', str(name).lower())
     kind, count = match.groups() if match else ('', None)
     if kind not in CHIPS:

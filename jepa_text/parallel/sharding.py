@@ -57,7 +57,10 @@ def make_mesh(
     context=Config.context,
     devices=None,
 ):
-    """Returns a mesh of all devices. One axis may be -1, for all remaining devices."""
+    """Returns a mesh of all devices. One axis may be -1, for all remaining devices.
+
+    Raises ValueError if the product of the sizes is not the number of devices.
+    """
     devices = devices or jax.devices()
     sizes = _sizes(len(devices), data, fsdp, context, tensor)
     return jax.make_mesh(sizes, AXES, axis_types=_AUTO, devices=devices)
@@ -65,7 +68,10 @@ def make_mesh(
 
 def completed(mesh):
     """Returns a mesh with the devices of `mesh` and all AXES; those that it lacks have
-    one device."""
+    one device.
+
+    Raises ValueError for axes with other names.
+    """
     if not set(mesh.axis_names) <= set(AXES):
         raise ValueError(
             f'The mesh has the axes {", ".join(mesh.axis_names)}; expected some of '
@@ -78,7 +84,10 @@ def completed(mesh):
 
 
 def abstract_mesh(count, data=-1, fsdp=1, tensor=1, context=1):
-    """Returns a mesh of `count` devices that need not exist, for `shardings`."""
+    """Returns a mesh of `count` devices that need not exist; sufficient for `shardings`.
+
+    Raises ValueError as `make_mesh` does.
+    """
     sizes = _sizes(count, data, fsdp, context, tensor)
     return AbstractMesh(sizes, AXES, axis_types=_AUTO)
 
@@ -168,7 +177,7 @@ def part_of_batch(mesh):
     """Returns (index, count): this process reads part `index` of `count` equal parts.
 
     Processes whose devices have the same rows, as when `tensor` spans machines, read the
-    same part.
+    same part. Raises ValueError for a mesh whose processes share only some of their rows.
     """
     rows_of, ways = {}, mesh.shape['data'] * mesh.shape['fsdp']
     for device, (rows,) in batch_sharding(mesh).devices_indices_map((ways,)).items():

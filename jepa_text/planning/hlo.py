@@ -156,8 +156,11 @@ class Traffic(NamedTuple):
 
 
 def collective(program, name, each):
-    """The Collective that an instruction of a computation ends, or None; an asynchronous
-    one ends at its `-done`, whose shape is the result."""
+    """The Collective that an instruction of a computation ends, or None.
+
+    An asynchronous one ends at its `-done`, whose shape is the result. Raises ValueError
+    if the text has no group.
+    """
     start = each
     while start.op.endswith(('-done', '-update')):
         start = program.computations[name][start.operands[0]]

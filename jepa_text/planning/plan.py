@@ -22,8 +22,11 @@ from jepa_text.training import recipe as recipes
 
 
 def plan(config, workdir=None):
-    """Prints the plan of a train config, or of each run of a study, and returns {run:
-    Plan}."""
+    """Prints the plan of a train config, or of each run of a study, and returns
+    {run: Plan}. The config section `plan` has the fields of hardware.Options.
+
+    Raises ValueError for settings that are incompatible.
+    """
     plans = {}
     for name, run in settings.of_runs(_unseeded(config)).items():
         options = schema.read(hardware.Options, run['plan'], 'plan')
@@ -160,7 +163,10 @@ class Plan:
 
 
 def outline(config, options):
-    """The Recipe of a train config of plain dicts on the hardware of the options."""
+    """The Recipe of a train config, given as plain dicts, on the hardware of the options.
+
+    Raises ValueError for settings that are incompatible.
+    """
     _, devices = hardware.find(options.target)
     mesh = sharding.abstract_mesh(devices, **config['mesh'])
     # The step is only traced, so the attention kernel need not be available.

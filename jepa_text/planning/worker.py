@@ -44,7 +44,10 @@ def measure(case):
 
 
 def make(case):
-    """The training step of a case: ours, or that of transformers on the same batches."""
+    """The training step of a case: ours, or that of transformers on the same batches.
+
+    Raises ValueError or ImportError if it cannot be built.
+    """
     is_ours = case['side'] == 'ours'
     shared = ('seed', 'model', 'optimizer', 'schedule', 'clip_norm', 'accumulate')
     config = {key: case[key] for key in (*shared, 'telemetry')} | {

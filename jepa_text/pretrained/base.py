@@ -53,7 +53,8 @@ class Reader:
     def encode(self, texts, allow_empty=False):
         """[(ids [n], offsets [n, 2])] of whole texts, without special tokens.
 
-        Offsets count characters.
+        Offsets count characters. Raises ValueError for a text without tokens, unless
+        `allow_empty` and a row has special tokens.
         """
         backend, texts = self.tokenizer.backend, list(texts)
         with tokenizers.valid_unicode(texts):
@@ -109,7 +110,11 @@ def listed(texts):
 
 
 def unlabeled(kind, first, second=None):
-    """The Unlabeled examples for a kind."""
+    """The Unlabeled examples for a kind.
+
+    Raises ValueError for a single text instead of a list, lists of different lengths, and
+    texts of a type that the kind does not accept.
+    """
     first, second = listed(first), None if second is None else listed(second)
     if second is not None and len(first) != len(second):
         raise ValueError(
@@ -216,7 +221,10 @@ class ClassHead(nn.Module):
 
 
 def head(encoder, classes, act, dropout):
-    """{HEAD: ClassHead for an encoder}, with a norm like that of the encoder."""
+    """{HEAD: ClassHead for an encoder}, with a norm like that of the encoder.
+
+    Raises ValueError for an unknown act.
+    """
     resolve.check_choice('act', act, ACTS)
     norm = encoder.norm_eps, getattr(encoder, 'norm_bias', True)
     return {HEAD: ClassHead(encoder.width, classes, act, dropout, *norm)}

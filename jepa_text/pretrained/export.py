@@ -95,7 +95,7 @@ def with_norm_scale(model, scale):
 
     The LM head gets a matrix of its own, divided by as much: a power of two changes no
     logit. A tied head makes the last norm small, which slows heads of tasks, as these
-    start at random.
+    start at random. Raises ValueError if it is not one matrix after the last norm.
     """
     if scale == 1:
         return model
@@ -117,7 +117,11 @@ def with_norm_scale(model, scale):
 
 
 def push(model, name, private, **options):
-    """Uploads the folder of `write`, with its `options`, to the hub; returns the URL."""
+    """Uploads the folder of `write`, with its `options`, to the hub; returns the URL.
+
+    Raises as `write` does, ModuleNotFoundError without huggingface_hub, OSError without
+    a token that may write there.
+    """
     hub = extras.package('huggingface_hub', 'hf', 'push_to_hub')
     from huggingface_hub.errors import HfHubHTTPError
 

@@ -9,7 +9,7 @@ from jepa_text.pretrained import export, load
 def run(options, workdir):
     """Exports the model of a workdir to `options['to']`, a folder or an address.
 
-    The others are `step` and those of `export.write`.
+    The others are `step` and those of `export.write`. Raises as it and `load.load` do.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if not given.get('to'):

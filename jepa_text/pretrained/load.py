@@ -99,7 +99,7 @@ def outline(workdir, weights=False):
 
     Of a model on the hub, only JSON files are downloaded, and whether it has an LM head
     is unknown; with `weights`, all is, so that a missing file is reported now. If the hub
-    cannot be reached, the cache is used.
+    cannot be reached, the cache is used. Raises as `load` does.
     """
     name, folder = _place(workdir)
     if folder is None:
@@ -112,7 +112,8 @@ def outline(workdir, weights=False):
 def fingerprint(workdir):
     """A checksum of what `load` would return, computed from the files without loading.
 
-    It does not depend on the location, and changes when a run continues.
+    It does not depend on the location, and changes when a run continues. Raises as `load`
+    does.
     """
     name, folder = _place(workdir)
     if folder is None:
@@ -131,7 +132,7 @@ def fingerprint(workdir):
 def abstract(workdir, step=None, name=''):
     """(step, the model at it) of a local run; its parameters, of all modules, are shapes.
 
-    `name` is that of the model.
+    `name` is that of the model. Raises FileNotFoundError as `load` does.
     """
     name = name or str(workdir)
     config, tokenizer = _read(workdir, name)

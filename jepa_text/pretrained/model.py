@@ -96,7 +96,9 @@ class Pretrained:
                      has prediction.usual_tokens()
         progress     shows a progress bar
 
-        If the parameters are on a mesh, the rows of a batch are sharded over it.
+        If the parameters are on a mesh, the rows of a batch are sharded over it. Raises
+        ValueError for a text without tokens, for 'cls' if no special token begins a text,
+        and for an unknown pool or layer.
         """
         if normalize is None:
             normalize = self.normalize and pool is None

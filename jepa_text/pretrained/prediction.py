@@ -25,7 +25,11 @@ def answers(model, kind, examples, max_length=None):
 
 
 def reader(model, max_length=None):
-    """The Reader of a load.Pretrained, for rows of at most `max_length` tokens."""
+    """The Reader of a load.Pretrained, for rows of at most `max_length` tokens.
+
+    Raises ValueError for more tokens than the model reads, and if the special tokens
+    leave no room for a text.
+    """
     begin, end = model.ends()
     length = model.length if max_length is None else max_length
     if length > model.length:

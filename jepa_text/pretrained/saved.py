@@ -57,7 +57,7 @@ def write(folder, model, made=None):
     """Writes a load.Pretrained to a folder, which may have other files.
 
     `made` is the result of its fine-tuning, as JSON values; None for what the model's
-    `facts` are.
+    `facts` are. Raises ValueError for an LM head that is not the encoder's.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

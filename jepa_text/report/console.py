@@ -6,8 +6,11 @@ from jepa_text.report import progress
 
 
 def table(title, columns, rows, stream=None):
-    """Prints a table: columns with numbers are right-aligned, floats have three decimals,
-    and None is a dash."""
+    """Prints a table.
+
+    Columns with numbers are right-aligned, floats have three decimals, and None is a
+    dash. Raises ValueError for a row of another length than `columns`.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table

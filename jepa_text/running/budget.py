@@ -13,7 +13,8 @@ def total_steps(config):
     """Returns the steps of the run of a config: its `steps`, or those whose rows have as
     many `tokens`.
 
-    0 or None is not given.
+    0 or None is not given. Raises ValueError unless exactly one of both is given, and for
+    tokens if a phase reads other data, so that steps have different sizes.
     """
     steps, tokens, data = config.get('steps'), config.get('tokens'), config['data']
     if bool(steps) == bool(tokens):
@@ -36,7 +37,8 @@ def total_steps(config):
 def spans(phases, total):
     """Returns (start, stop) of each phase, from its `steps` or `fraction` of all steps.
 
-    The last phase may omit both, and takes the rest.
+    The last phase may omit both, and takes the rest. Raises ValueError if the phases do
+    not add up to `total` steps.
     """
     spans, start = [], 0
     for number, phase in enumerate(phases):

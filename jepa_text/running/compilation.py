@@ -20,7 +20,8 @@ def use_cache(environ=os.environ):
     It is the folder jepa_text/compiled in the user's cache, unless the environment
     variable JAX_COMPILATION_CACHE_DIR names another, or is empty: no cache. All programs
     are cached, including the many that compile in less than one second, jax's default
-    minimum, unless the environment sets a minimum.
+    minimum, unless the environment sets a minimum. Raises ValueError for a folder that
+    others can write to or that belongs to another user.
     """
     if _SHORTEST.upper() not in environ:
         jax.config.update(_SHORTEST, 0)
@@ -41,7 +42,11 @@ def peak(compiled):
 
 
 def private_folder(folder, what):
-    """A folder that only its owner can write to, created if missing."""
+    """A folder that only its owner can write to, created if missing.
+
+    Raises ValueError for a folder that belongs to another user or that others can write
+    to.
+    """
     folder = Path(paths.local(what, folder)).expanduser().absolute()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.stat()

@@ -57,7 +57,11 @@ class Writer:
         self._events = _event_writer(workdir, resume_step) if tensorboard else None
 
     def write(self, step, values):
-        """Appends {name: scalar} at a step; scalars are of Python, numpy or JAX."""
+        """Appends {name: scalar} at a step; scalars are of Python, numpy or JAX.
+
+        Raises ValueError for a value that is not a scalar and for the reserved names
+        `step` and `crc`.
+        """
         for reserved in values.keys() & {'step', _CRC}:
             raise ValueError(f'A metric cannot be named "{reserved}": it is reserved.')
         line = {name: _scalar(name, value) for name, value in sorted(values.items())}
@@ -91,7 +95,8 @@ class Writer:
 def read(workdir):
     """The lines of a workdir's metrics.jsonl as dicts, in the order they were written.
 
-    An incomplete last line, left by a kill, is skipped.
+    An incomplete last line, left by a kill, is skipped. Raises FileNotFoundError if there
+    is no file, and ValueError with the line number for any other damage.
     """
     path = Path(workdir) / FILE
     if not path.is_file():
@@ -113,7 +118,7 @@ def copy(source, workdir, last_step):
 def newest(workdir, prefix, step=math.inf):
     """(step, values) of the newest metrics with a name prefix, up to a step.
 
-    (None, {}) if there are none.
+    (None, {}) if there are none. Raises ValueError as `read` does.
     """
     rows = read(workdir) if (Path(workdir) / FILE).is_file() else []
     for row in reversed([row for row in rows if row['step'] <= step]):

@@ -57,7 +57,7 @@ def opened(place, is_run=False):
 
     `is_run`: whether it has checkpoints. On exit, also after an error, what is left is
     sent. In a job of several processes each has a folder of its own, and sends what it
-    has written.
+    has written. Raises ValueError for another address.
     """
     if '://' in str(place):
         check_writable('The workdir', str(place))
@@ -93,7 +93,7 @@ def model_folder(what, place, step=None):
 
     Of a run, the copy has the files beside the checkpoints. Those on gs:// are read where
     they are; elsewhere all, or that of `step`, are copied. `what` names the place in
-    errors.
+    errors. Raises FileNotFoundError if the address has no files.
     """
     text = addresses.location(what, place)
     if not addresses.is_address(text):

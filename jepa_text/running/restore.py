@@ -180,7 +180,10 @@ def record(path):
 
 
 def to_json(meta, state):
-    """The content of the item meta: `meta` and the checksums of a state. A collective."""
+    """The content of the item meta: `meta` and the checksums of a state. A collective.
+
+    Raises ValueError for a leaf that is not an array.
+    """
     kinds, sums = describe(state), value_checksums.of_leaves(leaves_of(state))
     leaves = {key: {'kind': kind, 'sums': sums[key]} for key, kind in kinds.items()}
     content = {'meta': meta, 'leaves': leaves}
@@ -191,6 +194,7 @@ def read(path, abstract, restore_args):
     """The unverified arrays of a step that `abstract` names, by restore_args(leaf).
 
     Each process reads what it needs by itself, so that none waits for one that fails.
+    Raises DamagedError and OSError.
     """
     with explained(path), quiet():
         # Not needed, but damage of it is found whatever is read.
@@ -251,7 +255,10 @@ def leaves_of(state):
 
 
 def describe(state):
-    """{'params/encoder/...': 'float32[8,4]'} for every leaf."""
+    """{'params/encoder/...': 'float32[8,4]'} for every leaf.
+
+    Raises ValueError for a leaf that is not an array.
+    """
     leaves = leaves_of(state)
     for key, leaf in leaves.items():
         if not (hasattr(leaf, 'shape') and hasattr(leaf, 'dtype')):

@@ -74,8 +74,11 @@ class Member:
 
 
 def of_members(configs, folder):
-    """Returns [Member] of a study; `configs` are as of members.configs, and members
-    finished in `folder` count as done."""
+    """Returns [Member] of a study.
+
+    `configs` are as of members.configs; members finished in `folder` count as done.
+    Raises ValueError for a run that is impossible with its settings.
+    """
     completed = work.completed(configs, folder)
     recipes, plans = {}, {}
     outline = tree.shared(lambda config: plan.outline(config, _options(config)))

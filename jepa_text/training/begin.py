@@ -32,6 +32,8 @@ def recipe_of(config, folder, stack, evaluations=()):
     All checks of the config happen here; later code only sees the Recipe. The watchdog
     starts first, because everything after it may wait for other processes. The watchdog
     and the lock are entered into `stack`. `evaluations` are as in recipe.make.
+
+    Raises ValueError for an invalid config and for a workdir of another config.
     """
     config = settings.plain(config)
     paths.local('The workdir', folder)

@@ -16,7 +16,8 @@ def with_init_from(config, folder=None):
     """Returns the config with the model section and `tied` of heads from `init_from`.
 
     Without `init_from`, returns the config unchanged. What the run in `folder` has
-    recorded about its start is not read again.
+    recorded about its start is not read again. Raises ValueError for keys that do not
+    apply to the start, and what reading the start raises.
     """
     if not config.get('init_from'):
         return config
@@ -33,7 +34,7 @@ def with_baseline(config, folder, mesh=None):
     With 'none', returns the config unchanged. Otherwise `baseline` becomes {'by': kind,
     'ratios': [relative cost of a step, by phase]}, so that config.json records what was
     matched; a config with such an entry is returned unchanged. `mesh` is that of the
-    devices of this job, unless given.
+    devices of this job, unless given. Raises ValueError as in _check_baseline.
     """
     kind = config['baseline']
     if kind == 'none' or (isinstance(kind, dict) and {*kind} == {'by', 'ratios'}):

@@ -248,7 +248,10 @@ def changeable_keys(objectives):
 
 
 def plain(config):
-    """Returns the config of a run as plain dicts with all defaults."""
+    """Returns the config of a run as plain dicts with all defaults.
+
+    Raises ValueError for what `Config` rejects and for values that JSON cannot represent.
+    """
     config = schema.plain(config)
     if 'runs' in config and 'phases' not in config:
         raise ValueError(OF_A_STUDY)
@@ -259,7 +262,8 @@ def of_runs(config):
     """Returns {name: plain config} of a run, or of each member of a study.
 
     The config of a member has the shared keys of the study, overridden by those of its
-    run, or changed by its sections without a name; a run has one member per seed.
+    run, or changed by its sections without a name; a run has one member per seed. Raises
+    ValueError, with the name of the run, for what `Config` rejects.
     """
     config = schema.plain(config)
     if 'runs' not in config:

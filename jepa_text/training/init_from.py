@@ -149,7 +149,7 @@ def initialize(recipe, state, folder):
     """Returns the new `state` of the first phase with the parameters of the start.
 
     Writes a description of the start and of its conversion to init_from.json in the
-    folder, and prints it.
+    folder, and prints it. Raises ValueError for a start that does not fit.
     """
     source = recipe.settings.init_from
     state, lines = started(recipe, state)

@@ -47,6 +47,7 @@ def make(section, folder, source=None, budget=0, is_brief=False):
     Prints a report, or only sizes and problems, and writes it next to the rows unless it
     exists. The section's tokenizer is a name as in named_tokenizer; `source` is the
     section `init_from`; `budget` is the number of rows that training needs, 0 if unknown.
+    Raises ValueError for a key that `prepare` does not take, and what `prepare` raises.
     """
     if addresses.is_address(folder):
         return _make_remote(section, folder, source, budget, is_brief)

@@ -170,7 +170,7 @@ def make(config, evaluations=()):
 
     `evaluations` are further ones besides the losses and the geometry of held-out rows
     (training/heldout.py): functions of (recipe, section `evaluate`) that return an
-    evaluation or None.
+    evaluation or None. Raises ValueError for settings that do not fit together.
     """
     folder = row_folder.fetch(_first_folder(config), shards=False)
     row_folder.read_manifest(folder)
@@ -195,7 +195,8 @@ def make(config, evaluations=()):
 def outline(config, mesh=None, vocab_size=None, tokenizer=None):
     """Returns the Recipe of a config without rows, on the devices of this job or a mesh.
 
-    Without a `tokenizer`, it is that of `tokenizer_of`.
+    Without a `tokenizer`, it is that of `tokenizer_of`. Raises ValueError for settings
+    that do not fit together.
     """
     parsed = schema.read(settings.Config, config)
     tokenizer = tokenizer or tokenizer_of(config, vocab_size)
@@ -275,7 +276,8 @@ def tokenizer_of(config, vocab_size=None):
     """Returns the tokenizer of the rows.
 
     Before rows exist, returns the tokenizer that `prepare` would use, or, if that does
-    not exist either, a stand-in with `vocab_size` tokens.
+    not exist either, a stand-in with `vocab_size` tokens. Raises ValueError if none of
+    them is available.
     """
     folder = _first_folder(config)
     if folder and row_folder.exists(folder, 'tokenizer.json'):

@@ -34,6 +34,8 @@ def enter_phase(state, network, objective, optimizer, seed, reset=None, forgotte
                 path matches the regular expression `reset` ('.*': all, '/lm_head/': the
                 head's moments and ages), which are new.
     memory      Entries stay as they are, except diagnostics and those in `forgotten`.
+
+    Raises ValueError if trained weights of encoder or head would be lost.
     """
     fresh = states.create(network, objective, optimizer, seed)
     old = with_head(state.params, fresh.params)

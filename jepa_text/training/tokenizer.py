@@ -68,7 +68,9 @@ def run(config, workdir, is_brief=False):
 
     If `is_brief`, prints only what was trained.
 
-    If the workdir has a tokenizer of the same settings, only prints its report.
+    If the workdir has a tokenizer of the same settings, only prints its report. Raises
+    FileExistsError for a workdir of other settings or with other files, and ValueError
+    for an invalid config, corpus or tokenizer.
     """
     parsed = schema.read(Config, schema.plain(config))
     with places.opened(workdir) as place:

@@ -1,7 +1,9 @@
 """Phase transitions: a transition that is accepted at the start also runs."""
 
+import itertools
 import re
 
+import draws
 import jax
 import numpy as np
 import pytest
@@ -43,58 +45,8 @@ def begun(built):
     return jax.tree.map(np.array, state)
 
 
-def entered(*sections, folder):
-    """Returns (state at the start of the second phase, recipe). The optimizer state is 7
-    everywhere at the end of the first phase."""
-    built, config = made(folder, *sections)
-    switches.check(built)
-    state = begun(built)
-    sevens = jax.tree.map(lambda x: np.full_like(x, 7), state.opt_state)
-    state = state.replace(opt_state=sevens)
-    state = switches.entered(built, built.phases[1], state)
-    return jax.device_get(state), built
-
-
-HYBRID = dict(name='hybrid', predictor_width=16)
-IJEPA = dict(
-    name='ijepa', masks=1, predictor_width=16, predictor_depth=1, predictor_heads=2
-)
-OF_ONES_OWN = dict(momentum=None, regularizer=dict(name='vicreg', weight=0.1))
-TOKENS = dict(tied=True, z_weight=1e-4)
-# (objectives, optimizer, what is reset): each accepted at the start.
-TRANSITIONS = [
-    (
-        dict(name='clm'),
-        {**HYBRID, 'balance': dict(name='gradient_ratio'), 'latent': OF_ONES_OWN},
-        *('muon', '.*'),
-    ),
-    (
-        {
-            **IJEPA,
-            **dict(mlm=TOKENS, balance=dict(name='sigmoid')),
-            'latent': dict(distance='info_nce', ema='layers'),
-        },
-        {**HYBRID, 'predictor_width': 32, 'mlm': dict(tied=True)},
-        *('adamw', '/predictor/'),
-    ),
-    (IJEPA, dict(name='mntp', logits_mib=0), 'muon', None),
-    (
-        dict(
-            name='mixture', parts=[dict(name=name, **TOKENS) for name in ('mlm', 'clm')]
-        ),
-        dict(name='mlm', sampler='iid'),
-        *('adamw', '/encoder/'),
-    ),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('before, after, optimizer, reset', TRANSITIONS)
-def test_accepted_transitions_run(folder, before, after, optimizer, reset):
-    at_switch = dict(reset=reset) if reset else None
-    changes = dict(optimizer=dict(name=optimizer), at_switch=at_switch)
-    built, _ = made(folder, before, after, **changes)
-    switches.check(built)
+def run(built):
+    """Runs a step of each phase."""
     state = begun(built)
     for phase in built.phases:
         if phase.index:
@@ -108,6 +60,87 @@ def test_accepted_transitions_run(folder, before, after, optimizer, reset):
         step = steps.compiled(built, phase)
         state, values = step(state, sharding.put_batch(batch, built.mesh))
         assert np.isfinite(values['train/loss']), phase.index
+
+
+def entered(*sections, folder):
+    """Returns (state at the start of the second phase, recipe). The optimizer state is 7
+    everywhere at the end of the first phase."""
+    built, config = made(folder, *sections)
+    switches.check(built)
+    state = begun(built)
+    sevens = jax.tree.map(lambda x: np.full_like(x, 7), state.opt_state)
+    state = state.replace(opt_state=sevens)
+    state = switches.entered(built, built.phases[1], state)
+    return jax.device_get(state), built
+
+
+def draw(rng):
+    """Returns the section of an objective with random options."""
+
+    def some(**options):
+        kept = [name for name in options if rng.random() < 0.5]
+        return {name: options[name] for name in kept}
+
+    token = some(tied=True, logits_mib=0, z_weight=1e-4)
+    latent = some(
+        momentum=[None, 0.9][rng.integers(2)],
+        ema=['all', 'layers'][rng.integers(2)],
+        distance=['info_nce', 'mse'][rng.integers(2)],
+        regularizer=dict(name=str(rng.choice(['sigreg', 'vicreg'])), weight=0.1),
+    )
+    rule = str(rng.choice(['fixed', 'sigmoid', 'gradient_ratio']))
+    both = dict(
+        mlm=token,
+        latent=latent,
+        balance=0.5 if rule == 'fixed' else dict(name=rule),
+        predictor_width=int(rng.choice([16, 32])),
+    )
+    sized = dict(predictor_depth=1, predictor_heads=2)
+    kind = str(rng.choice(['mlp', 'transformer']))
+    return [
+        lambda: dict(name='mlm', **token, **some(sampler='iid')),
+        lambda: dict(name='clm', **token),
+        lambda: dict(name='mntp', **token),
+        lambda: dict(
+            name='mixture', parts=[dict(name=name, **token) for name in ('mlm', 'clm')]
+        ),
+        lambda: dict(name='hybrid', predictor=kind, **both, **sized),
+        lambda: dict(name='ijepa', masks=1, **both, **sized),
+    ][rng.integers(6)]()
+
+
+def try_at_random(folder, seed):
+    """Runs random phases if they are accepted; else the error must name both phases."""
+    rng = np.random.default_rng(seed)
+    sections = [draw(rng) for _ in range(2)]
+    optimizer = dict(name=str(rng.choice(['adamw', 'muon'])))
+    reset = rng.choice(['', '.*', '/encoder/', '/predictor/', '/mu/'])
+    at_switch = dict(reset=str(reset)) if reset else None
+    try:
+        built, config = made(folder, *sections, optimizer=optimizer, at_switch=at_switch)
+        switches.check(built)
+    except ValueError as error:
+        names = [section['name'] for section in sections]
+        named = f'phase 1 ({names[1]}) cannot follow phase 0 ({names[0]}): '
+        assert named in str(error), error
+        return False
+    run(built)
+    return True
+
+
+@pytest.mark.slow
+def test_accepted_transitions_run(folder):
+    seeds = itertools.count(1000 * draws.seed())
+    accepted = []
+    while sum(accepted) < 4 and len(accepted) < 60:
+        accepted.append(try_at_random(folder, next(seeds)))
+    assert sum(accepted) == 4
+
+
+HYBRID = dict(name='hybrid', predictor_width=16)
+IJEPA = dict(
+    name='ijepa', masks=1, predictor_width=16, predictor_depth=1, predictor_heads=2
+)
 
 
 @pytest.mark.slow

@@ -159,7 +159,7 @@ def objects(path, start=0, stop=None, strict=True, parse=json.loads):
     """Yields ('FILE, line N', dict) for every non-blank line of JSON, read by `lines`.
 
     Without `strict`, yields an invalid_text.Bad for a line that is not UTF-8 or has a
-    NUL, as in UTF-16.
+    NUL, as in UTF-16. Raises ValueError for a line that is not a JSON object.
     """
     for number, line in lines(path, start, stop, strict):
         where = f'{path}, line {number}{after(start)}'

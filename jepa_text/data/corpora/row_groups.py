@@ -18,7 +18,10 @@ ROWS = 64  # of a batch
 
 
 def rows(path):
-    """Yields the rows of a Parquet or Arrow file as dicts."""
+    """Yields the rows of a Parquet or Arrow file as dicts.
+
+    Raises what `numbered` raises, and ValueError for a row that is not UTF-8.
+    """
     for number, row in numbered(path):
         if isinstance(row, invalid_text.Bad):
             raise ValueError(f'{path}, row {number:,} is not UTF-8. Fix or remove it.')

@@ -158,7 +158,8 @@ def paper(lengths, row_length, rng):
     """Cuts the stream of documents into pairs of sequences, one pair per row, of r and
     row_length - r tokens, with r uniform from SHORTEST to row_length - SHORTEST.
 
-    A piece is a sequence, which may extend over several documents.
+    A piece is a sequence, which may extend over several documents. Raises ValueError for
+    rows of fewer than 2 * SHORTEST tokens.
     """
     if row_length < 2 * SHORTEST:
         raise ValueError(

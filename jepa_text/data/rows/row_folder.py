@@ -56,7 +56,11 @@ def records(ids, starts, packed, order, pad_id, row_length):
 
 
 def from_record(record, row_length, dtype, vocab_size):
-    """Returns tokens, segment_ids and positions of a record, int32 [L] each."""
+    """Returns tokens, segment_ids and positions of a record, int32 [L] each.
+
+    Raises ValueError if the bytes cannot be a row of this length, and for an id that is
+    not below `vocab_size`.
+    """
     values = np.frombuffer(record, dtype)
     lengths = values[row_length:].astype(np.int64)
     ends = np.cumsum(lengths)
@@ -88,7 +92,11 @@ def write_manifest(folder, manifest):
 
 
 def read_manifest(folder):
-    """Returns the manifest of a folder of rows, after checking its checksum."""
+    """Returns the manifest of a folder of rows, after checking its checksum.
+
+    Raises FileNotFoundError if it does not exist, ValueError if it was changed or has
+    another format.
+    """
     path = pathlib.Path(paths.local('The folder of rows', folder), MANIFEST)
     if not path.is_file():
         raise FileNotFoundError(
@@ -149,6 +157,9 @@ def check_sums(folder, manifest):
 def fetch(folder, shards=True):
     """Returns the local path of a folder of rows. One at an address is copied first: the
     manifest, the tokenizer and, with `shards`, all rows, compared with their checksums.
+
+    Raises FileNotFoundError if there is no manifest, ValueError if it or a file is
+    damaged, and what `copies.copy_files` raises.
     """
     if not addresses.is_address(folder):
         return pathlib.Path(paths.local('data.folder', folder))

@@ -30,7 +30,11 @@ class Sentence(NamedTuple):
 
 def sentences(path, words=0, tags=-1):
     """Returns the Sentences of a file; `words` and `tags` are column numbers, from 0, or
-    negative from the end."""
+    negative from the end.
+
+    Raises ValueError, with the line, if a line lacks a column or has a
+    different number of columns from the line before, and if `words` are only numbers.
+    """
     lines = [(f'{path}, line {n}', line) for n, line in reading.lines(path)]
     has_tabs = any('\t' in line for _, line in lines if line[:1] != '#')
     lines = [

@@ -57,7 +57,10 @@ def parse(path):
 
 
 def find(path):
-    """Returns ({split: [local path]}, commit) of a name, downloaded if necessary."""
+    """Returns ({split: [local path]}, commit) of a name, downloaded if necessary.
+
+    Raises what `listed` raises.
+    """
     name, config, revision = parse(path)
     hub = package('huggingface_hub', name)
     snapshot = functools.partial(hub.snapshot_download, name, repo_type='dataset')

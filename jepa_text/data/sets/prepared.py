@@ -4,7 +4,8 @@ TFDS = 'tfds:'
 
 
 def rows(name, words):
-    """Returns [rows or None] of the first existing split of each of `words`."""
+    """Returns [rows or None] of the first existing split of each of `words`. Raises
+    ValueError if the set is not prepared."""
     import tensorflow_datasets as tfds
 
     try:

@@ -49,7 +49,8 @@ def read(path):
 
     Cells of a CSV may be quoted, as in RFC 4180; those of a TSV are taken literally, as
     in GLUE. A .json file has a list of objects, an object with such a list as 'data', or,
-    as often on the hub, one object per line.
+    as often on the hub, one object per line. Raises FileNotFoundError for a missing file
+    and ValueError, with the line, if it cannot be read.
     """
     return list(rows(path))
 

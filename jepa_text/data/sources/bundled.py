@@ -29,7 +29,10 @@ HELDOUT_STRIDE = 3  # with a test split, one held-out document in three is 'held
 
 
 def make(split, test=False):
-    """Returns the documents of a split as dicts of author, title, year and text."""
+    """Returns the documents of a split as dicts of author, title, year and text.
+
+    Raises ValueError for a split other than 'train', 'heldout' and, with `test`, 'test'.
+    """
     splits = (*SPLITS, TEST) if test else SPLITS
     if split not in splits:
         hint = '' if test else f' With test=True there is also {TEST!r}.'

@@ -21,7 +21,8 @@ def make(split, path, field='text', delimiter=',', heldout_every=100):
     Cells of a .csv are separated by the `delimiter`, such as ';'. About one row in
     `heldout_every` is held out, by its text (corpora/reading.py). A file is read line by
     line; a row that is not UTF-8 is an invalid_text.Bad, as is a file in UTF-16; a file
-    without a line has no documents.
+    without a line has no documents. Raises FileNotFoundError for a missing path, and
+    ValueError with the file if it is not such a table or lacks the column.
     """
     if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
         raise ValueError(

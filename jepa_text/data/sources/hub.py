@@ -26,7 +26,9 @@ def make(split, path, field='text', splits=('train',), heldout_every=100):
     """Returns the documents of a split: rows of the dataset's `splits`, with `text` from
     `field`.
 
-    About one row in `heldout_every` is held out, by its text (corpora/reading.py).
+    About one row in `heldout_every` is held out, by its text (corpora/reading.py). Raises
+    ValueError for an unknown split, and what hub.listed raises; and when read, what the
+    sources csv, jsonl and parquet raise.
     """
     reading.check_split(split, heldout_every)
     listed = hub.listed(str(path), SUFFIXES)

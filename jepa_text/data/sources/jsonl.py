@@ -20,6 +20,8 @@ def make(split, path, field='text', heldout_every=100):
 
     About one in `heldout_every` is held out, by its text (corpora/reading.py); blank
     lines are skipped. A line that is not UTF-8, or a null text, is an invalid_text.Bad.
+    Raises FileNotFoundError for a missing path, and ValueError with file and line for
+    invalid JSON, anything but an object, and a `field` that is missing or not a string.
     """
     read = functools.partial(documents, field=field)
     given = read, split, heldout_every

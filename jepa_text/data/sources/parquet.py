@@ -17,6 +17,8 @@ def make(split, path, field='text', heldout_every=100):
 
     About one row in `heldout_every` is held out, by its text (corpora/reading.py). Rows
     are read in small batches; one that is null or not UTF-8 is an invalid_text.Bad.
+    Raises FileNotFoundError for a missing path, and ValueError with the file if it is not
+    Parquet or Arrow, or lacks a column, or if `field` is not text.
     """
     read = functools.partial(documents, field=field)
     return corpus.of_files(path, SUFFIXES, read, split, heldout_every, cut=cut)

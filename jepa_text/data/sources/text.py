@@ -19,7 +19,9 @@ def make(split, path, documents='blank_line', heldout_every=100):
 
     A document is a block between blank lines, or with documents='file' a whole file.
     About one in `heldout_every` is held out, by its text (corpora/reading.py). Files are
-    read line by line; a document that is not UTF-8 is an invalid_text.Bad.
+    read line by line; a document that is not UTF-8 is an invalid_text.Bad. Raises
+    FileNotFoundError for a missing path; when read, ValueError for a document of more
+    than reading.LONGEST characters.
     """
     resolve.check_choice('text: documents', documents, DOCUMENTS)
     if documents == 'file':

@@ -23,7 +23,9 @@ def make(split, path, field='text', splits=('train',), heldout_every=100):
 
     `text` is taken from `field`; other features are dropped. About one example in
     `heldout_every` is held out, by its text (corpora/reading.py); one that is not UTF-8
-    is an invalid_text.Bad.
+    is an invalid_text.Bad. Raises FileNotFoundError if the folder or name is not a
+    prepared dataset, and ValueError for another file format, an unknown split or field,
+    and, when read, a damaged file.
     """
     reading.check_split(split, heldout_every)
     builder = _builder(str(path))
@@ -73,7 +75,10 @@ class Documents:
     heldout_every: int
 
     def with_bad(self):
-        """Yields the documents, and an invalid_text.Bad in place of each invalid one."""
+        """Yields the documents, and an invalid_text.Bad in place of each invalid one.
+
+        Raises ValueError if a file is damaged.
+        """
         for name in self.splits:
             number = -1
             try:

@@ -172,7 +172,8 @@ def load(path, optional=()):
 def read(path):
     """Returns (content of a tokenizer.json, its path).
 
-    Special tokens are those that transformers' files beside it declare.
+    Special tokens are those that transformers' files beside it declare. Raises what
+    `load` raises, apart from the errors of `parse`.
     """
     path = copies.local_file('The tokenizer', path, BUNDLED.name)
     if not path.is_file():

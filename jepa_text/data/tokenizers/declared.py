@@ -22,7 +22,10 @@ MARK = 'roles'
 
 
 def names(folder):
-    """Returns {role: name of its token} of the roles that a folder's files declare."""
+    """Returns {role: name of its token} of the roles that a folder's files declare.
+
+    Raises ValueError for a file that is not a JSON object.
+    """
     declared = {}
     for file in FILES:
         path = Path(folder, file)

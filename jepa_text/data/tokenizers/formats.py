@@ -33,7 +33,11 @@ PROBES = (
 
 
 def read(name):
-    """Returns (content of a tokenizer.json, lines that say what was read and how)."""
+    """Returns (content of a tokenizer.json, lines that say what was read and how).
+
+    Raises FileNotFoundError, ModuleNotFoundError if a required package is missing, and
+    ValueError for a file in another format, and if the conversion gives other ids.
+    """
     path = copies.local_file('The tokenizer', name, tokenizers.BUNDLED.name)
     if path.suffix != SUFFIX:
         content, path = tokenizers.read(path)

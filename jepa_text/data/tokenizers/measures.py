@@ -15,7 +15,15 @@ from jepa_text.data.tokenizers import training
 
 
 def measure(tokenizer, texts):
-    """Returns the measures of an iterable of texts as plain numbers."""
+    """Returns the measures of an iterable of texts as plain numbers.
+
+    counts         documents, bytes, characters, words, tokens
+    fertility      tokens_per_word, bytes_per_token
+    unknown        count, share (of tokens)
+    vocabulary     entries, without specials; used, share_used
+
+    Raises ValueError if the texts have no tokens.
+    """
     counts_V = np.zeros(tokenizer.vocab_size, np.int64)
     total = collections.Counter()
 

@@ -33,7 +33,8 @@ def completed(content, where):
     """Returns (the content of a tokenizer.json with a token for each role, a list of
     lines that say what was done).
 
-    A pad token that is also another role's token counts as missing.
+    A pad token that is also another role's token counts as missing. Raises ValueError as
+    tokenizers.parse does.
     """
     content = json.loads(tokenizers.parse(content, where, ROLES).content)
     content, names = _lowered({'added_tokens': [], **content})

@@ -27,7 +27,8 @@ CUT = re.compile(r'(?<=\S)(?=\s)')
 def train(texts, vocab_size):
     """Returns a Tokenizer of `vocab_size` entries, SPECIAL included, of any iterable.
 
-    It has fewer entries if the texts have no more pairs that occur twice.
+    It has fewer entries if the texts have no more pairs that occur twice. Raises
+    ValueError for a too small vocab_size, and if there is no text.
     """
     if vocab_size < 256 + len(SPECIAL):
         raise ValueError(

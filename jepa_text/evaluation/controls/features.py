@@ -21,7 +21,8 @@ def vectorizer(known, grams=1, where='TF-IDF', max_words=None):
     """Returns a scikit-learn TfidfVectorizer, with sublinear counts, fitted on texts.
 
     Over all `words.terms` of the texts, or the `max_words` that occur in most of them; if
-    `grams` is 2, also over word bigrams that occur in at least two texts.
+    `grams` is 2, also over word bigrams that occur in at least two texts. Raises
+    ValueError, with the place `where`, if no text contains a word.
     """
     text = base.extra('sklearn.feature_extraction.text')
     if not any(map(words.words, known)):

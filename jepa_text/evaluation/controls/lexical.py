@@ -19,8 +19,11 @@ def word_recovery(train_ND, train_texts, test_ND, test_texts, vocabulary=None, s
     the length of a text can help, so chance is exactly 0.5.
 
     `vocabulary` is a list of words, the most frequent first; None: `content_words` of the
-    training texts. Returns (Interval of the AUC over texts, AUCs of the texts with such
-    words, which are the same texts for every model).
+    training texts.
+
+    Returns (Interval of the AUC over texts, AUCs of the texts with such words, which are
+    the same texts for every model). Raises ValueError if too few texts have content words
+    (see `words.content_words`).
 
     >>> texts = ['the cat', 'the dog', 'the cow', 'the fox'] * 20
     >>> vectors_ND = np.tile(np.eye(4), (20, 1))

@@ -203,6 +203,7 @@ def with_validation(task, share=VALIDATION_SHARE):
 
     The share is drawn by VALIDATION_SEED. 5 % with seed 42 is the rule of arXiv
     2507.00994, section 3; unlike there, examples that share a text stay on one side.
+    Raises ValueError if that is impossible.
     """
     if task.validation is not None:
         return task
