@@ -92,21 +92,21 @@ def lists(value):
     return [lists(inner) for inner in value] if is_list else value
 
 
-def build(config, folder):
+def build(config):
     """All that is made of a config before anything is written or compiled."""
     config = settings.plain(config)
     resolve.call('watchdog', watchdog.Watchdog, config['watchdog'])
-    config = completion.with_baseline(config, folder / 'run')
+    config = completion.with_baseline(config)
     recipes.make(config)
 
 
-def verdict(config, path, folder):
+def verdict(config, path):
     """'built', 'refused' by name, or how it failed."""
     named = [str(key) for key in path if isinstance(key, str)][-2:]
     named += [RELATED[name] for name in named if name in RELATED]
     try:
         with exits.config_errors():
-            build(config, folder)
+            build(config)
     except exits.ConfigError as error:
         known = [*named, *(name.replace('_', ' ') for name in named)]
         return 'refused' if any(name in str(error) for name in known) else f'{error}'
@@ -123,5 +123,5 @@ def trials(count, seed, folder):
         preset, config = rng.choice(made)
         config, path, fault = corrupted(config, rng)
         dotted = '.'.join(map(str, path))
-        found[verdict(config, path, folder)].append((preset, dotted, fault))
+        found[verdict(config, path)].append((preset, dotted, fault))
     return found

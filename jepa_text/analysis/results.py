@@ -154,11 +154,11 @@ def _pairs_within(pairs_P2, index_M):
     return positions_P2[(positions_P2 >= 0).all(axis=1)]
 
 
-def spectra(rows_ND, lengths_NF, maximum=64):
-    """{form: the `maximum` largest eigenvalues of the covariance, largest first}."""
+def spectra(rows_ND, lengths_NF):
+    """{form: the 64 largest eigenvalues of the covariance, largest first}."""
     clouds = forms.clouds(rows_ND, lengths_NF)
     return {
-        form: geometry.eigenspectrum(one)[:maximum].tolist()
+        form: geometry.eigenspectrum(one)[:64].tolist()
         for form, one in clouds
         if form in SPECTRUM_FORMS
     }

@@ -32,7 +32,7 @@ def plan(config, workdir=None):
         options = schema.read(hardware.Options, run['plan'], 'plan')
         _, devices = hardware.find(options.target)
         mesh = sharding.abstract_mesh(devices, **run['mesh'])
-        run = completion.with_baseline(completion.with_init_from(run), None, mesh)
+        run = completion.with_baseline(completion.with_init_from(run), mesh)
         _check_rows(outline(run, options), options)
         plans[name] = make(run, options)
         tables.show(name, plans[name])

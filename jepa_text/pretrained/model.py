@@ -83,8 +83,7 @@ class Pretrained:
         """One vector per text, float32 in numpy: [D] of a string, [N, D] of several.
 
         texts        a string, or any iterable of strings, as a list or a pandas Series.
-                     They are truncated to `length` tokens, with a warning that says how
-                     many
+                     They are truncated to `length` tokens; a warning says how many
         layer        as in Python: -1 (or depth) is the last, after its norm; 0 the
                      embedding, before the first
         pool         one of pooling.POOLINGS, over all tokens including special ones, or
@@ -97,8 +96,8 @@ class Pretrained:
         progress     shows a progress bar
 
         If the parameters are on a mesh, the rows of a batch are sharded over it. Raises
-        ValueError for a text without tokens, for 'cls' if no special token begins a text,
-        and for an unknown pool or layer.
+        ValueError for a text without tokens, an unknown layer or pool, and 'cls' if no
+        special token begins a text.
         """
         if normalize is None:
             normalize = self.normalize and pool is None
@@ -118,9 +117,8 @@ class Pretrained:
         vectors_ND = np.zeros((len(rows), self.network.encoder.width), np.float32)
         shown = bars.Progress('encode', len(rows)) if progress else None
         with shown or contextlib.nullcontext():
-            for index_M, *shape in batching.batches(
-                lengths_N, tokens, self.length, devices
-            ):
+            split = batching.batches(lengths_N, tokens, self.length, devices)
+            for index_M, *shape in split:
                 batch = self.pad([rows[i] for i in index_M], *shape)
                 computed.append((index_M, encode(self.params, *batch)))
                 # The next batch is prepared while the device computes; two exist.

@@ -108,7 +108,7 @@ def member_configs(config, folder):
 def completed(configs, folder):
     """Returns the configs with the models of their starts and their baselines."""
     started = {n: completion.with_init_from(c, folder / n) for n, c in configs.items()}
-    return {n: completion.with_baseline(c, folder / n) for n, c in started.items()}
+    return {n: completion.with_baseline(c) for n, c in started.items()}
 
 
 def check_runs(config, configs, filling):

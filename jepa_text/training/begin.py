@@ -58,7 +58,7 @@ def recipe_of(config, folder, stack, evaluations=()):
             lambda: prepare.if_missing(section, rows, source), 'preparing the rows'
         )
     guard.pause()
-    config = completion.with_baseline(config, folder)
+    config = completion.with_baseline(config)
     with processes.fail_together('the recipe'):
         recipe = recipes.make(config, evaluations)
         may_change = settings.changeable_keys(phase.objective for phase in recipe.phases)

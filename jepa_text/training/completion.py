@@ -28,7 +28,7 @@ def with_init_from(config, folder=None):
     return config | init_from.inferred(source, model, config['phases'], folder)
 
 
-def with_baseline(config, folder, mesh=None):
+def with_baseline(config, mesh=None):
     """Returns the config of the baseline that `config['baseline']` names.
 
     With 'none', returns the config unchanged. Otherwise `baseline` becomes {'by': kind,

@@ -62,7 +62,7 @@ def _recipe(config):
     config = completion.with_init_from(settings.plain(config))
     rows, source = config['data']['folder'], config.get('init_from')
     prepare.if_missing(config.get('prepare'), rows, source)
-    recipe = recipes.make(completion.with_baseline(config, None))
+    recipe = recipes.make(completion.with_baseline(config))
     switches.check(recipe)
     self_test.check()
     return recipe

@@ -31,10 +31,10 @@ def total_flops(config):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', LATENT)
-def test_flops_are_equal_within_a_step(name, folder, tmp_path):
+def test_flops_are_equal_within_a_step(name, folder):
     model = dict(name='transformer', preset='tiny', depth=3)
     given = config(folder, phases=PRESETS[name], steps=1000, model=model)
-    matched = completion.with_baseline(given | {'baseline': 'flops'}, tmp_path)
+    matched = completion.with_baseline(given | {'baseline': 'flops'})
     mine, _ = total_flops(given)
     its, step = total_flops(matched)
     assert abs(mine - its) <= step
@@ -45,40 +45,38 @@ def test_flops_are_equal_within_a_step(name, folder, tmp_path):
     assert [p['steps'] for p in matched['phases']][:-1] == [250] * (len(names) - 1)
 
 
-def test_no_baseline_and_a_matched_config_are_unchanged(folder, tmp_path):
+def test_no_baseline_and_a_matched_config_are_unchanged(folder):
     given = config(folder)
-    assert (
-        given['baseline'] == 'none' and completion.with_baseline(given, tmp_path) is given
-    )
-    matched = completion.with_baseline(given | {'baseline': 'flops'}, tmp_path)
-    assert completion.with_baseline(matched, tmp_path) is matched
+    assert given['baseline'] == 'none' and completion.with_baseline(given) is given
+    matched = completion.with_baseline(given | {'baseline': 'flops'})
+    assert completion.with_baseline(matched) is matched
     assert matched['baseline']['by'] == 'flops'
     assert matched['baseline']['ratios'][0] == 1.0
     # Without ratios, nothing would be matched.
     with pytest.raises(ValueError, match="baseline={'by': 'flops'}.*Available: flops"):
-        completion.with_baseline(given | {'baseline': {'by': 'flops'}}, tmp_path)
+        completion.with_baseline(given | {'baseline': {'by': 'flops'}})
 
 
 @pytest.mark.slow
-def test_the_schedule_stretches(folder, tmp_path):
+def test_the_schedule_stretches(folder):
     by_steps = dict(name='wsd', peak=1e-3, warmup_steps=4, decay_fraction=0.5)
     given = config(folder, schedule=by_steps, baseline='flops')
-    matched = completion.with_baseline(given, tmp_path)
+    matched = completion.with_baseline(given)
     factor = matched['steps'] / 24
     assert factor > 1.05
     assert matched['schedule'] == by_steps | {'warmup_steps': round(4 * factor)}
-    constant = completion.with_baseline(given | {'schedule': 1e-3}, tmp_path)
+    constant = completion.with_baseline(given | {'schedule': 1e-3})
     assert constant['schedule'] == 1e-3
 
 
 @pytest.mark.parametrize('rewarm', [dict(rewarm_steps=6), dict(rewarm_fraction=0.25)])
-def test_lengths_in_steps_of_a_phase_stretch_with_it(folder, tmp_path, rewarm):
+def test_lengths_in_steps_of_a_phase_stretch_with_it(folder, rewarm):
     """Both at_switch and the masking rate; shares need no change."""
     rate = dict(name='linear', start=0.5, end=0.1, steps=8)
     given = config(folder, steps=24)
     given['phases'][1]['objective']['mlm'] = dict(rate=rate)
     given['phases'][1]['at_switch'] = rewarm | dict(reset='.*')
-    matched = completion.with_baseline(given | {'baseline': 'flops'}, tmp_path)
+    matched = completion.with_baseline(given | {'baseline': 'flops'})
     first, second = matched['phases']
     ratio = matched['baseline']['ratios'][1]
     assert ratio > 1.05 and 'at_switch' not in first
@@ -88,26 +86,26 @@ def test_lengths_in_steps_of_a_phase_stretch_with_it(folder, tmp_path, rewarm):
     assert second['steps'] == round(12 * ratio)
 
 
-def test_a_budget_of_tokens_becomes_steps(folder, tmp_path):
+def test_a_budget_of_tokens_becomes_steps(folder):
     given = config(folder, steps=0, tokens=24 * 8 * tiny.LENGTH, baseline='flops')
-    by_steps = completion.with_baseline(config(folder, baseline='flops'), tmp_path)
-    matched = completion.with_baseline(given, tmp_path)
+    by_steps = completion.with_baseline(config(folder, baseline='flops'))
+    matched = completion.with_baseline(given)
     assert matched['steps'] == by_steps['steps'] and matched['tokens'] == 0
 
 
-def test_impossible_baselines_are_rejected(folder, tmp_path):
+def test_impossible_baselines_are_rejected(folder):
     with pytest.raises(ValueError, match="baseline='flop'. Did you mean 'flops'"):
-        completion.with_baseline(config(folder, baseline='flop'), tmp_path)
+        completion.with_baseline(config(folder, baseline='flop'))
     alone = config(folder, phases=[dict(objective=dict(name='clm'))], baseline='flops')
     with pytest.raises(ValueError, match='no phase has a latent term: clm'):
-        completion.with_baseline(alone, tmp_path)
+        completion.with_baseline(alone)
 
 
-def test_a_baseline_may_lack_parameters_that_have_an_lr_multiplier(folder, tmp_path):
+def test_a_baseline_may_lack_parameters_that_have_an_lr_multiplier(folder):
     optimizer = dict(name='adamw', lr_multipliers=[['predictor', 0.5]])
     given = config(folder, optimizer=optimizer, baseline='flops')
-    matched = completion.with_baseline(given, tmp_path)
+    matched = completion.with_baseline(given)
     assert recipes.make(matched).steps == matched['steps']
     optimizer['lr_multipliers'] = [['predictr', 0.5]]
     with pytest.raises(ValueError, match="'predictr' matches no parameter"):
-        completion.with_baseline(given | {'optimizer': optimizer}, tmp_path)
+        completion.with_baseline(given | {'optimizer': optimizer})

@@ -216,7 +216,7 @@ def test_a_matched_run_takes_its_model_from_the_start(folder, old, tmp_path):
     hybrid = (dict(objective=dict(name='hybrid', predictor_width=16)),)
     config = settings.plain(config_of(folder, old, phases=hybrid, baseline='flops'))
     config = completion.with_init_from(config, tmp_path)
-    matched = completion.with_baseline(config, tmp_path)
+    matched = completion.with_baseline(config)
     (phase,) = matched['phases']
     assert phase['objective']['name'] == 'mlm' and phase['steps'] > 4
     assert phase['objective']['tied'] is False

@@ -130,10 +130,10 @@ class _Shard:
             self.rows += 1
 
     def close(self, name):
-        writer, self._writer = self._writer, None
-        writer.close()
+        self._writer.close()
         atomic.flush(self._path)
         os.replace(self._path, self._path.with_name(name))
+        self._writer = None
 
     def abandon(self):
         if self._writer is not None:

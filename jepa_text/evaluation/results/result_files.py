@@ -58,7 +58,7 @@ def write(folder, config, outcome, per_instance=None, predictions=None):
     line = {'name': name, **config, **outcome}
     if per_instance or predictions is not None:
         path = folder / f'{name}.parquet'
-        atomic.write(path, _side_bytes(name, per_instance or {}, predictions))
+        atomic.write(path, _side_bytes(per_instance or {}, predictions))
         line['side'] = {'file': path.name, **checksums.file_entry(path)}
     line = plain(line)
     line['sha256'] = checksums.checksum(line)
@@ -130,7 +130,7 @@ def read_side(folder, line):
     return {name: column.to_numpy() for name, column in columns.items()}, predictions
 
 
-def _side_bytes(name, per_instance, predictions):
+def _side_bytes(per_instance, predictions):
     import pyarrow
     import pyarrow.parquet
 

@@ -38,6 +38,7 @@ def word_content(texts, seed=0, *, count=50, min_texts=5, highest=0.05):
 
     Uses content words of medium frequency, as SentEval does. Words with fewer than
     `min_texts` remaining texts are dropped. Nothing is drawn by the `seed`.
+    Raises ValueError if fewer than two words remain.
     """
     vocabulary = words.content_words(
         texts, max_words=4 * count, min_texts=min_texts, highest=highest
