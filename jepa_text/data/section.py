@@ -100,7 +100,7 @@ class Clean:
     """The section `clean`."""
 
     normalize: str = schema.field(
-        '', 'Unicode normalization, if any', choices=('', 'NFC', 'NFKC')
+        '', "Unicode normalization: 'NFC' or 'NFKC'", choices=('', 'NFC', 'NFKC')
     )
     min_chars: int = schema.field(0, 'minimum length of a document', minimum=0)
     exact_duplicates: bool = schema.field(False, 'drop exact duplicates')

@@ -119,8 +119,7 @@ class Examination(Measurement):
             'max_length': self.max_length,
             'pooling': kind.get('pool', ''),
             'template': kind.get('template', ''),
-            # What changes results; None is for models of other packages.
-            **{k: v for k, v in kind.items() if k != 'labels' and v is not None},
+            **{k: v for k, v in kind.items() if k != 'labels'},
             **{name: getattr(self.recipe, name) for name in RECIPE},
             'examples': self.sizes,
             'rows': self.settings.rows,

@@ -110,6 +110,15 @@ def write_json(path, content):
     Path(path).write_text(text + '\n', encoding='utf-8')
 
 
+def is_file(path):
+    """Whether there is a file; raises ValueError for a link that leads nowhere, which
+    would look like an absent optional file."""
+    path = Path(path)
+    if path.is_symlink() and not path.exists():
+        raise ValueError(f'{path} is a link that leads nowhere: replace it by the file.')
+    return path.is_file()
+
+
 def is_plain(name):
     """Whether a name from a file is a plain file name, unlike '../x', '/x' and 'a/b'."""
     return (
@@ -121,7 +130,7 @@ def is_plain(name):
 
 def read_json(path, kind=dict):
     """The object (`kind` dict) or list in a JSON file; raises ValueError if invalid."""
-    if not Path(path).is_file():
+    if not is_file(path):
         raise FileNotFoundError(
             f'{path} is missing: use a folder written by `save_pretrained`.'
         )
@@ -197,9 +206,9 @@ def _shards(folder):
 
     As in transformers, model.safetensors takes precedence over an index.
     """
-    if (folder / SINGLE).is_file():
+    if is_file(folder / SINGLE):
         return {folder / SINGLE: None}
-    if (folder / INDEX).is_file():
+    if is_file(folder / INDEX):
         return _indexed(folder, folder / INDEX)
     others = [path.name for kind in WEIGHTS for path in sorted(folder.glob(kind))]
     raise FileNotFoundError(
@@ -226,7 +235,7 @@ def _indexed(folder, index):
                 'file in this folder is allowed, never another place.'
             )
         shards.setdefault(folder / file, []).append(name)
-    missing = sorted(path.name for path in shards if not path.is_file())
+    missing = sorted(path.name for path in shards if not is_file(path))
     if missing:
         raise FileNotFoundError(
             f'{index} names {", ".join(missing)}, missing from the folder: download the '

@@ -40,7 +40,7 @@ def read(folder):
     preprocessing of texts.
     """
     folder = Path(folder)
-    if not (folder / 'modules.json').is_file():
+    if not files.is_file(folder / 'modules.json'):
         return None
     modules = files.read_json(folder / 'modules.json', list)
     kinds = dict(_module(module, folder) for module in modules)
@@ -98,7 +98,7 @@ def _length(folder, own):
 
 
 def _optional(path):
-    return files.read_json(path) if path.is_file() else {}
+    return files.read_json(path) if files.is_file(path) else {}
 
 
 def _pool(section, folder):

@@ -125,8 +125,15 @@ def summary(vectors_ND, lengths_NF=None, labels_N=None, metrics=None, seed=0):
 
 
 def _concatenated(rows, parts):
-    """Returns float64 blocks as one array of the dtype of the rows."""
-    return np.concatenate([part_CK.astype(rows.rows_ND.dtype) for part_CK in parts])
+    """Returns float64 blocks as one array of the dtype of the rows, filled in place so
+    that all rows exist once more, not twice."""
+    whole_NK, start = None, 0
+    for part_CK in parts:
+        if whole_NK is None:
+            whole_NK = np.empty((len(rows), part_CK.shape[1]), rows.rows_ND.dtype)
+        whole_NK[start : start + len(part_CK)] = part_CK
+        start += len(part_CK)
+    return whole_NK
 
 
 def _whitening(rows, ridge, cut):

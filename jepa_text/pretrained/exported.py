@@ -76,9 +76,11 @@ def kind_of(head):
     """The kind of a TaskHead; None if its texts were joined in an unknown way.
 
     Imported heads without a described kind read single texts; for pairs the kind needs
-    their template. Question answering is read in exports of this package only.
+    their template. Question answering is read in exports of this package only, and by
+    models that it fine-tuned.
     """
-    if head.described is not None:
+    # Earlier versions described question answering of others, too, by what joins a pair.
+    if head.described is not None and head.described.get('between') is None:
         kind = saved.kind_of(head.described)
         ours = head_of(kind, head.params)
         # Unless it was trained on other labels since, elsewhere.

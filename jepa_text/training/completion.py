@@ -34,7 +34,8 @@ def with_baseline(config, mesh=None):
     With 'none', returns the config unchanged. Otherwise `baseline` becomes {'by': kind,
     'ratios': [relative cost of a step, by phase]}, so that config.json records what was
     matched; a config with such an entry is returned unchanged. `mesh` is that of the
-    devices of this job, unless given. Raises ValueError as in _check_baseline.
+    devices of this job, unless given. Raises ValueError for an unknown kind, and if no
+    phase has a latent term.
     """
     kind = config['baseline']
     if kind == 'none' or (isinstance(kind, dict) and {*kind} == {'by', 'ratios'}):

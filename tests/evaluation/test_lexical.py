@@ -49,6 +49,8 @@ def test_length_and_frequency_alone_are_at_chance():
 def test_texts_without_known_words_raise():
     with pytest.raises(ValueError, match='None of 2 test texts'):
         lexical.word_recovery(bag(TRAIN), TRAIN, bag(TEST)[:2], ['?', '!'], VOCABULARY)
+    with pytest.raises(ValueError, match='vectors, but'):
+        lexical.word_recovery(bag(TRAIN), TRAIN, bag(TEST)[:-1], TEST, VOCABULARY)
 
 
 def test_balance_corrects_both_for_chance():

@@ -292,7 +292,11 @@ NAN, INF = np.nan, np.inf
 @pytest.mark.parametrize(
     ('kind', 'arguments', 'message'),
     [
+        ('labels', (['0'], ['0'], '00'), r"\['0', '0'\] must be unique"),
         ('scores', ([1.0, 2.0, 3.0], [1.0, NAN, INF]), '2 of 3 .* is nan at instance 1'),
+        ('scores', ([1.0, NAN, 3.0], [1.0, 1.0, 1.0]), 'gold scores: 1 of 3 values are'),
+        ('retrieval', ({'q': {'a': 0.5}}, {}), "relevance of 'a' is 0.5, but must be"),
+        ('tags', ([['O'], []], [['O'], []]), 'Sentence 1 has no words'),
         ('scores', ([2.0, 2.0], [1.0, 2.0]), 'scores that are not all equal'),
         ('scores', ([2.0], [1.0]), 'scores that are not all equal'),
         ('tags', ([['I-X', 'O']], [['O', 'O']]), "'I-X' after 'O'.*B-X. Convert"),
@@ -307,6 +311,15 @@ NAN, INF = np.nan, np.inf
 def test_invalid_input_raises(kind, arguments, message):
     with pytest.raises(ValueError, match=message):
         answers.measure(kind, *arguments)
+
+
+def test_relevance_may_be_of_any_type_of_number():
+    qrels, run = {'q': {'a': 2, 'b': 1}}, {'q': {'b': 1.0, 'a': 0.5}}
+    expected = answers.measure('retrieval', qrels, run).standard
+    assert 0 < expected['ndcg@10'] < 1
+    for kind in (float, np.int64, np.float32):
+        judged = {'q': {key: kind(value) for key, value in qrels['q'].items()}}
+        assert answers.measure('retrieval', judged, run).standard == expected
 
 
 @pytest.mark.parametrize(

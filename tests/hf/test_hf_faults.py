@@ -79,7 +79,20 @@ def test_hub_cache_links_are_followed(folder, tmp_path):
         file.symlink_to(os.path.join('blobs', str(number)))
     np.testing.assert_array_equal(load.load(path).params['encoder']['embedding'], wanted)
     (path / 'blobs' / '0').unlink()  # config.json
-    with pytest.raises(FileNotFoundError, match=r'config\.json is missing'):
+    with pytest.raises(ValueError, match=r'config\.json is a link that leads nowhere'):
+        load.load(path)
+
+
+@pytest.mark.parametrize(
+    'name', ['modules.json', 'sentence_bert_config.json', files.SINGLE, files.INDEX]
+)
+def test_a_broken_link_is_not_a_file_that_is_absent(folder, name):
+    path = sentences(folder('bert'), pooling_mode_mean_tokens=True)
+    (path / name).unlink(missing_ok=True)
+    if name == files.INDEX:
+        (path / files.SINGLE).unlink()
+    (path / name).symlink_to('nowhere')
+    with pytest.raises(ValueError, match=f'{name} is a link that leads nowhere'):
         load.load(path)
 
 

@@ -36,6 +36,8 @@ def word_recovery(train_ND, train_texts, test_ND, test_texts, vocabulary=None, s
     model = ridge.fit(train_ND, words.membership(train_texts, vocabulary))
     member_NW = words.membership(test_texts, vocabulary)
     score_NW = model.predict(test_ND) - model.bias_T
+    if len(score_NW) != len(member_NW):
+        raise ValueError(f'{len(score_NW)} test vectors, but {len(member_NW)} texts.')
     score_NW /= np.where(model.deviation_T > 0, model.deviation_T, 1.0)
     rng, values = np.random.default_rng(seed), []
     for score_W, member_W in zip(score_NW, member_NW):

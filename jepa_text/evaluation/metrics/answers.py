@@ -42,9 +42,13 @@ def classes(gold, predicted, labels):
     mcc         Matthews correlation for any number of classes (Gorodkin 2004); 0 if gold
                 or predictions have one class only
     f1          F1 of labels[1], for two classes only; 0 if it never occurs
+
+    Raises ValueError for a label that is there twice.
     """
     metrics = base.extra('sklearn.metrics')
     number = {label: index for index, label in enumerate(labels)}
+    if len(number) < len(labels):
+        raise ValueError(f'labels={list(labels)} must be unique.')
     both = [np.array([number[label] for label in side]) for side in (gold, predicted)]
     right_N = (both[0] == both[1]).astype(np.float64)
     accuracy = float(metrics.accuracy_score(*both))
@@ -68,16 +72,17 @@ def scores(gold, predicted):
     By scipy; 0 for predictions that are all equal. An instance's value is its influence
     on the correlation (measures/correlations.py): the mean over instances is the
     correlation, and an interval of the mean is one of the correlation.
-    Raises ValueError for predictions that are not finite, and for gold scores that are
-    all equal, for which the correlation is undefined.
+    Raises ValueError for numbers that are not finite, and for gold scores that are all
+    equal, for which the correlation is undefined.
     """
     gold_N, predicted_N = np.asarray(gold, np.float64), np.asarray(predicted, np.float64)
-    bad_M = np.flatnonzero(~np.isfinite(predicted_N))
-    if len(bad_M):
-        raise ValueError(
-            f'predicted scores: {len(bad_M)} of {len(predicted_N)} values are not '
-            f'finite, the first is {predicted_N[bad_M[0]]} at instance {bad_M[0]}.'
-        )
+    for side, values_N in (('gold', gold_N), ('predicted', predicted_N)):
+        bad_M = np.flatnonzero(~np.isfinite(values_N))
+        if len(bad_M):
+            raise ValueError(
+                f'{side} scores: {len(bad_M)} of {len(values_N)} values are not finite, '
+                f'the first is {values_N[bad_M[0]]} at instance {bad_M[0]}.'
+            )
     if np.ptp(gold_N) == 0:
         raise ValueError(
             f'{len(gold_N)} gold scores are {gold_N[0]}: a correlation needs gold scores '

@@ -27,9 +27,11 @@ def measure(qrels, run):
     float32) the larger document id comes first. A document with the id of the query does
     not count, unless it is judged relevant (`without_itself`). A query that the run
     lacks, or without a relevant document, counts as 0. Instances are the queries of
-    `qrels`, in order; all queries of the run are among them.
+    `qrels`, in order; all queries of the run are among them. Raises ValueError for a
+    relevance that is no integer.
     """
     ir_measures = base.extra('ir_measures')
+    qrels = {query: _integers(query, judged) for query, judged in qrels.items()}
     run = {query: without_itself(query, run[query], qrels[query]) for query in run}
     names = {
         ir_measures.nDCG @ 10: 'ndcg@10',
@@ -48,6 +50,16 @@ def measure(qrels, run):
     )
     paper = {'ndcg@10': float(per_instance['paper_ndcg@10'].mean())}
     return base.Measured(standard, paper, per_instance)
+
+
+def _integers(query, judged):
+    for document, relevance in judged.items():
+        if relevance != int(relevance):
+            raise ValueError(
+                f'qrels of {query!r}: the relevance of {document!r} is {relevance}, but '
+                'must be an integer.'
+            )
+    return {document: int(relevance) for document, relevance in judged.items()}
 
 
 def without_itself(query, scores, judged):

@@ -28,10 +28,12 @@ def measure(gold, predicted, labels=()):
                       boundaries; it is 1 for a sentence of correct O tags
 
     `labels` are all tags of the task: none are entities if one of these is not in IOB2.
-    Raises ValueError for gold entities that do not start with B-, and for gold tags of
-    which only some are in IOB2.
+    Raises ValueError for a sentence without words, for gold entities that do not start
+    with B-, and for gold tags of which only some are in IOB2.
     """
     lengths_N = [len(sentence) for sentence in gold]
+    if 0 in lengths_N:
+        raise ValueError(f'Sentence {lengths_N.index(0)} has no words: leave it out.')
     names, tag_M = np.unique(
         [tag for side in (gold, predicted) for sentence in side for tag in sentence],
         return_inverse=True,

@@ -9,7 +9,7 @@ import string
 import numpy as np
 
 FEW = 3  # numbers that are not integers: more of them are scores, not classes
-_NUMBER = re.compile(r'-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?')  # as in JSON
+_NUMBER = re.compile(r'-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?', re.ASCII)  # as in JSON
 
 
 def scores(values, where):
@@ -37,6 +37,8 @@ def typed(cells):
 
     >>> typed(['10', '2']), typed(['1.0', '0.5']), typed(['10', '02']), typed(['True'])
     ([10, 2], [1.0, 0.5], ['10', '02'], [True])
+    >>> typed(['1٣', '2'])  # JSON has ASCII digits
+    ['1٣', '2']
     """
     texts = [cell.strip() for cell in cells]
     full = {text for text in texts if text}
