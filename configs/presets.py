@@ -1,6 +1,6 @@
 """Pretraining methods of the papers and their successors, as phases.
 
-Used by configs/toy.py and configs/pretrain.py, each at its own scale.
+Used by toy, small, pretrain and two studies, each at its own scale.
 """
 
 SUMMARIES = {

@@ -184,7 +184,7 @@ class Examination(Measurement):
 
 
 def kind_of(task, settings, model=None):
-    """Returns the kind of a task (kinds/), configured by the settings; where they are
+    """Returns the kind of a task (pretrained/base.Kind), configured by the settings; where they are
     'auto', with the head of the family of the `model`."""
     if task.kind == 'retrieval':
         _check_retrieval(task)

@@ -203,7 +203,7 @@ class Pretrained:
         """The answers of a fine-tuned model to texts or pairs of texts.
 
         They are labels, scores, tags or spans, with probabilities, depending on the kind
-        (kinds/). For tags a text is a list of words. Raises ValueError for a model that
+        of the task. For tags a text is a list of words. Raises ValueError for a model that
         was not fine-tuned, for a text without tokens, and for texts that are not in the
         format of the kind.
         """
