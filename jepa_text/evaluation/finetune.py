@@ -184,8 +184,8 @@ class Examination(Measurement):
 
 
 def kind_of(task, settings, model=None):
-    """Returns the kind of a task (pretrained/base.Kind), configured by the settings; where they are
-    'auto', with the head of the family of the `model`."""
+    """Returns the Kind of a task, configured by the settings; where they are 'auto', with
+    the head of the family of the `model`."""
     if task.kind == 'retrieval':
         _check_retrieval(task)
         return with_head(labels.Vectors(), settings, model)
