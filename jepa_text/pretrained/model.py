@@ -203,8 +203,8 @@ class Pretrained:
         """The answers of a fine-tuned model to texts or pairs of texts.
 
         They are labels, scores, tags or spans, with probabilities, depending on the kind
-        of task. For tags a text is a list of words. Raises ValueError for a model that was
-        not fine-tuned, for a text without tokens, and for texts that are not in the
+        of task. For tags a text is a list of words. Raises ValueError for a model that
+        was not fine-tuned, for a text without tokens, and for texts that are not in the
         format of the kind.
         """
         if self.kind is None:
