@@ -85,9 +85,7 @@ def hash_documents(folder, numbers):
     """Writes the hashes of the documents of units."""
     with exits.config_errors():
         work = load(folder)
-        for number in _shown('hash', numbers):
-            pairs = ((count, text) for count, _, text in documents(work, number, Tally()))
-            duplicates.write(work.folder / SCRATCH, number, pairs)
+        _for_each('hash', numbers, functools.partial(_hash, work))
 
 
 def find_duplicates(folder, count):
@@ -102,15 +100,19 @@ def make_shards(folder, numbers):
     """
     with exits.config_errors():
         work = load(folder)
-        for number in _shown('prepare', numbers):
-            _make_shards(work, number)
+        _for_each('prepare', numbers, functools.partial(_make_shards, work))
 
 
-def _shown(label, numbers):
+def _for_each(label, numbers, call):
     with progress.Progress(label, len(numbers)) as bar:
         for count, number in enumerate(numbers, 1):
-            yield number
+            call(number)
             bar.update(count)
+
+
+def _hash(work, number):
+    pairs = ((count, text) for count, _, text in documents(work, number, Tally()))
+    duplicates.write(work.folder / SCRATCH, number, pairs)
 
 
 def _make_shards(work, number):

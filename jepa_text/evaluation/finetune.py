@@ -3,6 +3,7 @@
 zero_shot.py and retrieving.py measure models on tasks in the same form.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -134,13 +135,15 @@ class Examination(Measurement):
         """Yields (Member, Outcome) of each member."""
         began = time.monotonic()
         training = self.grid.train(self.rows, members, width)
-        for member, params, losses_T in training:
-            outcome, side = self._outcome(params, losses_T)
-            outcome['seconds'] = round(time.monotonic() - began, 3)
-            outcome['parameters'] = sum(leaf.size for leaf in jax.tree.leaves(params))
-            outcome['versions'] = identity.versions() | numerics.current()
-            yield member, Outcome(outcome, *side, params)
-            began = time.monotonic()
+        # Closed also after an error, whose traceback would keep its bar open.
+        with contextlib.closing(training):
+            for member, params, losses_T in training:
+                outcome, side = self._outcome(params, losses_T)
+                outcome['seconds'] = round(time.monotonic() - began, 3)
+                outcome['parameters'] = sum(x.size for x in jax.tree.leaves(params))
+                outcome['versions'] = identity.versions() | numerics.current()
+                yield member, Outcome(outcome, *side, params)
+                began = time.monotonic()
 
     def _outcome(self, params, losses_T):
         """Returns (outcome without time and versions, test values and predictions)."""
@@ -155,11 +158,13 @@ class Examination(Measurement):
             outcome[split] = measured.by_mode
             said |= answers
         # With few examples, all answers of one split may be the same by chance.
-        parts = self.task.validation, self.task.test
-        targets = {_hashable(target) for part in parts for target in part.target}
-        is_constant = len(said) == 1 < len(targets)
+        is_constant = len(said) == 1 < len(self._targets())
         outcome['status'] = 'collapsed' if is_constant else 'done'
         return outcome, (measured.per_instance, predictions)
+
+    def _targets(self):
+        parts = self.task.validation, self.task.test
+        return {_hashable(target) for part in parts for target in part.target}
 
     def measured(self, split, params):
         """Returns (Measured, predictions, the set of different predictions)."""

@@ -101,9 +101,12 @@ class Progress:
         return self
 
     def __exit__(self, *_):
+        if self not in _OPEN.bars:
+            return
         if self is next((bar for bar in _OPEN.bars if bar.total > 1), None):
             _OPEN.bars[0]._show(is_last=True)
-        _OPEN.bars.remove(self)
+        # A generator that was abandoned may still be within a bar of its own.
+        del _OPEN.bars[_OPEN.bars.index(self) :]
         if not _OPEN.bars:
             self._view.close()
 

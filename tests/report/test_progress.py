@@ -91,6 +91,24 @@ def test_work_within_other_work_is_a_part_of_its_line():
     assert shown[0, 5] == pytest.approx(90) and shown[1, 5] == pytest.approx(30)
 
 
+def test_work_that_was_abandoned_within_other_work_disturbs_no_later_work():
+    stream, clock = io.StringIO(), Clock()
+
+    def parts():
+        with clock.bar('part', 10, stream=stream) as bar:
+            bar.update(1)
+            yield
+
+    abandoned = parts()
+    with clock.bar('whole', 2, stream=stream):
+        next(abandoned)
+    with clock.bar('later', 2, stream=stream) as bar:
+        bar.update(2)
+        abandoned.close()
+    assert 'later 2/2' in stream.getvalue().splitlines()[-1]
+    assert not progress._OPEN.bars
+
+
 def test_one_task_is_shown_by_what_is_within_it(monkeypatch):
     stream, clock = Terminal(), Clock()
     with clock.bar('check', 1, stream=stream), clock.bar('mlm', 10, stream=stream) as bar:
