@@ -31,7 +31,9 @@ def simulated(tasks, seeds, gap):
 def test_a_verdict_is_over_seeds_whatever_the_texts():
     """Seeds differ by 0.04: tests paired over texts rejected 42 % of nulls."""
     rows, per_example = simulated(3, 5, gap=0.02)
-    for test in findings.compare(rows, {}, per_example)['tests']:
+    tests = findings.compare(rows, {}, per_example)['tests']
+    assert len(tests) == 3
+    for test in tests:
         own = [row for row in rows if row['task'] == test['task']]
         sides = ([row['value'] for row in own if row['model'] == m] for m in 'ab')
         expected = statistics.over_seeds(*sides, tests=3)

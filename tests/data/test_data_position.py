@@ -369,3 +369,10 @@ def test_a_part_without_tokens_has_no_loss(folder):
         'data/rows/loss': 2.0,
         'data/rows/tokens': 5.0,
     }
+
+
+def test_another_seed_is_another_stream(folder):
+    one, other = (made(config(folder) | {'seed': n}).fingerprint for n in (0, 1))
+    with pytest.raises(ValueError, match=r'another stream of data: other seed \('):
+        data_position.check_fingerprint(one, other)
+    assert list(workdir.disallowed({'seed': (0, 1)}, settings.MAY_CHANGE)) == ['seed']

@@ -267,6 +267,31 @@ def test_a_full_disk_leaves_no_folder(make, tmp_path, monkeypatch, left):
     pipeline.verify(tmp_path / 'rows')
 
 
+@pytest.mark.skipif(not os.path.exists('/dev/full'), reason='no /dev/full here')
+def test_array_record_reports_a_full_disk(tmp_path):
+    (tmp_path / '.x').symlink_to('/dev/full')
+    shard = writing._Shard(tmp_path / 'x')
+    with pytest.raises(RuntimeError, match='No space left'):
+        shard.extend([b'record'])
+        shard.close('x.array_record')
+    shard.abandon()
+    assert not os.listdir(tmp_path)
+
+
+def test_rows_are_made_window_by_window(make, monkeypatch):
+    """However long a unit is, its tokens are not all in memory."""
+    write, pending = writing.Writer._write, []
+
+    def record(self):
+        pending.append(self._pending)
+        write(self)
+
+    monkeypatch.setattr(writing.Writer, '_write', record)
+    monkeypatch.setattr(writing, 'WINDOW', 500)
+    make(row_length=24)
+    assert len(pending) > 9 and max(pending) < 650
+
+
 def test_the_report_describes_the_rows(corpus, tmp_path, ours, capsys):
     config = ConfigDict({'prepare': {'row_length': 32, 'tokenizer': 'bundled'}})
     config.prepare.source = corpus | {'path': str(corpus['path'])}

@@ -4,11 +4,14 @@ import copy
 import json
 import math
 
+import draws
+import hf_cases
 import numpy as np
 import pytest
 from hf_cases import CASES
+from test_hf_import import logits_of, tensors_of
 
-from jepa_text.hf import configs, families
+from jepa_text.hf import configs, families, load
 from jepa_text.settings import resolve
 
 DEEP = {'a': [{'b': {'c': [None, {}]}}]}
@@ -162,3 +165,18 @@ def test_positions_are_those_of_transformers_or_refused(family, changes):
         ours: found[theirs] for ours, theirs in families.STRETCH.items() if scaling
     }
     assert stretch == scaling
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('case', ['llama', 'modernbert'])
+def test_any_value_loads_a_finite_model_or_an_error_with_its_key(tmp_path, case):
+    config = whole(case)
+    path = hf_cases.write(tmp_path, config, tensors_of(case))
+    trials = [*corruptions(config)]
+    for n in np.random.default_rng(draws.seed()).permutation(len(trials))[:12]:
+        keys, value = trials[n]
+        (path / 'config.json').write_text(json.dumps(changed(config, keys, value)))
+        try:
+            assert np.isfinite(logits_of(load.load(path))).all(), (keys, value)
+        except ValueError as error:
+            assert names_key(error, keys), (keys, value, error)

@@ -192,6 +192,19 @@ def test_values_and_gradients_are_finite_for_extreme_inputs(name):
         assert np.isfinite(leaf).all()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize('name', CASES)
+def test_functions_are_pure_and_vmap_equals_a_loop(name):
+    inputs = [given(seed) for seed in range(3)]
+    before = stacked(inputs)
+    alone = [jitted(name)(*each) for each in inputs]
+    plain = CASES[name](*map(jnp.asarray, inputs[0]))
+    found = jax.jit(jax.vmap(CASES[name]))(*before), plain
+    wanted = jax.tree.map(lambda *leaves: np.stack(leaves), *alone), alone[0]
+    jax.tree.map(lambda a, b: assert_allclose(a, b, 1e-5, 1e-6), found, wanted)
+    jax.tree.map(assert_array_equal, stacked(inputs), before)
+
+
 @pytest.mark.parametrize('name', sorted(set(CASES) - KEEPS_DTYPE))
 def test_bfloat16_input_gives_float32_output(name):
     x, y, where = given(0)

@@ -236,7 +236,8 @@ def test_activations_stay_with_their_rows_on_eight_devices():
     assert f'{2 * len(OBJECTIVES) + 2} passed' in done.stdout
 
 
-def test_rows_are_constrained_within_vmap_and_unchanged_within_shard_map():
+def test_rows_are_constrained_if_they_can_be_divided():
+    """Also within vmap; within shard_map they are divided already."""
     x_BLD = jnp.arange(8 * 3 * 4.0).reshape(8, 3, 4)
 
     def split(x):
@@ -246,5 +247,8 @@ def test_rows_are_constrained_within_vmap_and_unchanged_within_shard_map():
 
     mapped = jax.vmap(activations.by_rows, in_axes=1, out_axes=1)
     with jax.set_mesh(sharding.make_mesh(data=2, fsdp=2)):
-        for way in (mapped, split):
-            assert (jax.jit(way)(x_BLD) == x_BLD).all(), way
+        for way in (activations.by_rows, mapped, split):
+            for rows, own in ((8, 2), (6, 6))[: 1 if way is split else 2]:
+                made = jax.jit(way)(x_BLD[:rows])
+                assert made.sharding.shard_shape(made.shape) == (own, 3, 4), way
+                assert (made == x_BLD[:rows]).all(), way

@@ -187,6 +187,7 @@ def test_truncated_texts_are_reported_once(model):
     assert len(caught) == 1 and caught[0].filename == __file__
     with pytest.raises(ValueError, match="the text '' has no tokens"):
         model.encode(['whale', ''])
+    assert model.encode([]).shape == (0, model.network.encoder.width)
 
 
 def test_fill_shows_tokens_without_text_by_name(model):

@@ -1,8 +1,11 @@
 """Cleaning of one document, and the evaluation sets that it must not contain."""
 
 import json
+import unicodedata
 
+import hypothesis
 import pytest
+from hypothesis import strategies
 
 from jepa_text.data.cleaning import cleaner
 from jepa_text.data.section import Clean
@@ -46,6 +49,16 @@ def test_nothing_is_dropped_by_default():
 )
 def test_normalization_and_lengths(text, config, expected):
     assert clean(text, **config) == expected
+
+
+@hypothesis.given(
+    strategies.text('a1\u0301éﬁ＂．１\u2028\n ', max_size=20),
+    strategies.sampled_from(['NFC', 'NFKC']),
+)
+def test_cleaning_a_clean_text_changes_nothing(text, form):
+    once, _ = clean(text, normalize=form)
+    assert clean(once, normalize=form) == (once, '')
+    assert unicodedata.is_normalized(form, once)
 
 
 def test_thirteen_consecutive_words_are_found(tmp_path):

@@ -62,6 +62,11 @@ def test_bundled_documents_have_metadata():
         assert 1790 <= document['year'] <= 2021
         assert document['text'] == document['text'].strip() != ''
     assert not set(texts(train)) & set(texts(heldout))
+    years = [
+        [d['year'] for d in split if d['title'].startswith('State')]
+        for split in (train, heldout)
+    ]
+    assert max(years[0]) < 2014 <= min(years[1])
     (found,) = [d for d in train if 'Call me Ishmael.' in d['text']]
     assert (found['author'], found['year']) == ('Herman Melville', 1851)
     # Chapters continue from one split to the other.
