@@ -10,6 +10,7 @@ import dataclasses
 import os
 import re
 import tempfile
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,8 +78,15 @@ def train(config: ConfigDict | dict, workdir: str | os.PathLike) -> Run:
     Raises what training/train.py raises.
     """
     from jepa_text.evaluation import train_command
+    from jepa_text.parallel import exits
 
-    return Run(str(workdir), train_command.trained(config, workdir))
+    try:
+        return Run(str(workdir), train_command.trained(config, workdir))
+    except exits.Stopped as stopped:
+        # A notebook keeps the traceback, and its frames the state: with that of the run
+        # that continues, there would be two.
+        traceback.clear_frames(stopped.__traceback__)
+        raise
 
 
 def evaluate(

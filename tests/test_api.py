@@ -1,6 +1,7 @@
 """The public names: `import jepa_text as jt`."""
 
 import dataclasses
+import weakref
 from pathlib import Path
 from unittest import mock
 
@@ -15,6 +16,8 @@ from sklearn.model_selection import GridSearchCV
 
 import jepa_text as jt
 from jepa_text import api, main
+from jepa_text.evaluation import train_command
+from jepa_text.parallel import exits
 from jepa_text.training import own_loop
 
 TINY = dict(
@@ -107,6 +110,25 @@ def test_steps_are_those_of_train(config, run):
     jax.tree.map(np.testing.assert_array_equal, state.params, run.state.params)
     with pytest.raises(ValueError, match='none is left'):
         jt.steps(config, state)
+    given, step, batches = jt.steps(config)
+    step(given, next(batches))
+    with pytest.raises(ValueError, match='The state is gone: a step was given it'):
+        jt.steps(config, given)
+
+
+def test_a_stopped_run_leaves_no_state_in_memory(monkeypatch, tmp_path):
+    """Though a notebook keeps the traceback of the last error."""
+    states = []
+
+    def trained(config, workdir):
+        state = np.zeros(8)
+        states.append(weakref.ref(state))
+        raise exits.Stopped('SIGINT')
+
+    monkeypatch.setattr(train_command, 'trained', trained)
+    with pytest.raises(exits.Stopped) as caught:
+        jt.train({}, tmp_path)
+    assert caught.tb and states[0]() is None
 
 
 def test_a_loop_of_ones_own_refuses_wrong_arithmetic(config, run, monkeypatch):

@@ -18,9 +18,10 @@ class StopRequests:
     The first signal sets `requested`. Another one, more than a second later, ends the
     process at once with exit code 128 + its number, even if the main thread hangs in a
     collective: a separate thread reads signals from a wakeup file descriptor, whereas a
-    Python handler would have to wait for the main thread. Leaving the context restores
-    the previous handlers. Within another context it returns that one. Outside the main
-    thread, which alone can handle signals, it does nothing.
+    Python handler would have to wait for the main thread. In a notebook, whose process
+    holds the user's variables, a second interrupt raises KeyboardInterrupt instead.
+    Leaving the context restores the previous handlers. Within another context it returns
+    that one. Outside the main thread, which alone can handle signals, it does nothing.
     """
 
     def __init__(self):
@@ -38,7 +39,7 @@ class StopRequests:
         writer.setblocking(False)
         before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         # Without a handler, the default action would end the process.
-        handlers = {number: signal.signal(number, self._ignore) for number in SIGNALS}
+        handlers = {number: signal.signal(number, self._main) for number in SIGNALS}
         thread = threading.Thread(target=self._listen, args=(reader,), daemon=True)
         thread.start()
 
@@ -64,7 +65,7 @@ class StopRequests:
 
     def _handle(self, number):
         if self.requested:
-            if time.monotonic() - self._since > SAME_WITHIN:
+            if self._is_second() and not _keeps_process(number):
                 _print(f'{number.name} again: ending at once, without saving.')
                 os._exit(128 + number)
             return
@@ -74,8 +75,17 @@ class StopRequests:
             'A second signal ends it at once.'
         )
 
-    def _ignore(self, number, frame):
-        """Does nothing: the listening thread handles the signal."""
+    def _is_second(self):
+        return self.requested and time.monotonic() - self._since > SAME_WITHIN
+
+    def _main(self, number, frame):
+        """Handles a second interrupt of a notebook; the thread handles other signals."""
+        if self._is_second() and _keeps_process(number):
+            raise KeyboardInterrupt
+
+
+def _keeps_process(number):
+    return number == signal.SIGINT and 'ipykernel' in sys.modules
 
 
 def _print(text):

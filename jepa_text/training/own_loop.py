@@ -6,6 +6,7 @@ The loop of `train` has more: checkpoints, metrics, evaluations, signals, a watc
 import contextlib
 from collections.abc import Callable, Iterator
 
+import jax
 from ml_collections import ConfigDict
 
 from jepa_text.parallel import sharding
@@ -30,8 +31,15 @@ def steps(
     config.mesh. `step` is compiled, and donates the state; `metrics` is {name: scalar},
     which may still be computed. Given a state, `steps` continues from there: with the
     rest of the phase, as after a restart, or with the next one. Rows that do not exist
-    are prepared. Raises ValueError for an invalid config, and if no step is left.
+    are prepared. Raises ValueError for an invalid config, a state that a step was given
+    and did not return, and if no step is left.
     """
+    arrays = (x for x in jax.tree.leaves(state) if isinstance(x, jax.Array))
+    if any(x.is_deleted() for x in arrays):
+        raise ValueError(
+            'The state is gone: a step was given it, and its result was not kept, as if '
+            'interrupted. Continue from a checkpoint, or from jt.steps(config).'
+        )
     recipe = _recipe(config)
     done = 0 if state is None else int(state.step)
     phase = next((phase for phase in recipe.phases if phase.stop > done), None)

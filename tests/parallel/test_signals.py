@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -46,6 +47,19 @@ def test_the_second_signal_ends_a_hanging_process():
         _, stderr = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
     assert 'SIGTERM again: ending at once' in stderr
+
+
+def test_in_a_notebook_a_second_interrupt_leaves_the_process(monkeypatch, capfd):
+    monkeypatch.setitem(sys.modules, 'ipykernel', None)
+    monkeypatch.setattr(signals, 'SAME_WITHIN', 0.05)
+    with signals.StopRequests() as requests:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert children.until(lambda: requests.requested)
+        time.sleep(0.1)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(60)
+    assert 'ending at once' not in capfd.readouterr().err
 
 
 def test_other_threads_are_allowed():
