@@ -79,9 +79,9 @@ def run(sections, workdir, fingerprints, engine):
     values, controls = {member: {} for member in fingerprints}, {}
     for name, section in sections.items():
         parsed = schema.read(Config, {**section, 'models': ('a member',)})
-        asked = {'examine': section, 'version': identity.VERSION, 'tasks': {}}
-        for task_name, task in evaluate.tasks_of(parsed).items():
-            asked['tasks'][task_name] = identity.of_task(task)
+        # Tasks are known by what is in them, so that results outlive a move of the files.
+        tasks = {n: identity.of_task(t) for n, t in evaluate.tasks_of(parsed).items()}
+        asked = {'examine': {**section, 'tasks': tasks}, 'version': identity.VERSION}
         questions = {}
         for member, fingerprint in fingerprints.items():
             path = workdir / members.EXAMINED / name / 'members' / f'{member}.json'

@@ -199,7 +199,9 @@ def test_members_are_examined_at_tasks(seeded, tmp_path, capsys):
     assert {json.loads(line)['model'] for line in written} == models
     assert (out / 'examined' / 'tuned' / 'evaluation.html').is_file()
     shutil.rmtree(out / 'a' / 'seed_0')
-    # Results outlive the checkpoints; new measurements are impossible.
+    # Results outlive the checkpoints and a move of the labels; new ones are impossible.
+    moved = examined.jsonl(tmp_path / 'elsewhere' / 'mine.jsonl', rows)
+    examine['tasks'] = [dict(name='labeled', path=moved)]
     assert study.study(config, out)['examined'] == first
     (out / 'examined' / 'tuned' / 'members' / 'a' / 'seed_0.json').unlink()
     capsys.readouterr()
