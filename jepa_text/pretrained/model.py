@@ -96,8 +96,8 @@ class Pretrained:
         progress     shows a progress bar
 
         If the parameters are on a mesh, the rows of a batch are sharded over it. Raises
-        ValueError for a text without tokens, an unknown layer or pool, and 'cls' if no
-        special token begins a text.
+        ValueError for a text without tokens, an unknown layer or pool, 'cls' if no
+        special token begins a text, and a batch_size below 1.
         """
         if normalize is None:
             normalize = self.normalize and pool is None
@@ -112,7 +112,7 @@ class Pretrained:
         rows = self.rows([texts] if is_one else texts)
         pooling.check(pool, self.ends()[0], rows, self.tokenizer.special_ids)
         encode, devices = sharding.on_rows(self._encode(layer % count, pool), self.params)
-        tokens = batch_size * self.length if batch_size else prediction.usual_tokens()
+        tokens = prediction.tokens_of(batch_size, self.length)
         lengths_N, computed = [len(row) for row in rows], []
         vectors_ND = np.zeros((len(rows), self.network.encoder.width), np.float32)
         shown = bars.Progress('encode', len(rows)) if progress else None
@@ -143,12 +143,14 @@ class Pretrained:
         """The `top` likeliest tokens for each '<mask>', with their probabilities.
 
         Raises ValueError if the text has no '<mask>' or is longer than a row; if nothing
-        is before a '<mask>' that is predicted from the token before it; and as
-        `check_fills`.
+        is before a '<mask>' that is predicted from the token before it; if `top` is below
+        1; and as `check_fills`.
         """
         tokenizer, (begin, end) = self.tokenizer, self.ends()
         self.check_fills()
         _check_text('text', text)
+        if top < 1:
+            raise ValueError(f'top={top} must be at least 1.')
         if '<mask>' not in text:
             raise ValueError(f'{text!r} has no <mask> to fill.')
         ids = np.array([*begin, *tokenizer.encode_masked(text), *end], np.int32)

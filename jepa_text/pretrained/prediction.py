@@ -63,6 +63,16 @@ def usual_tokens():
     return BATCH_TOKENS.get(jax.default_backend(), MANY)
 
 
+def tokens_of(batch_size, length):
+    """The tokens of `batch_size` rows of `length`, None: `usual_tokens`; raises ValueError
+    for less than a row."""
+    if batch_size is None:
+        return usual_tokens()
+    if batch_size < 1:
+        raise ValueError(f'batch_size={batch_size} must be at least 1, or None.')
+    return batch_size * length
+
+
 def batches(rows, pad_id, maximum, tokens=None, devices=1):
     """Yields (indices of rows, their batch) for all rows, the longest first.
 

@@ -119,6 +119,14 @@ def test_what_is_not_a_text_is_rejected(model, other):
             method(other)
 
 
+@pytest.mark.parametrize('count', [0, -1])
+def test_counts_below_one_are_refused(model, count):
+    with pytest.raises(ValueError, match=f'batch_size={count} must be at least 1'):
+        model.encode(TEXTS, batch_size=count)
+    with pytest.raises(ValueError, match=f'top={count} must be at least 1'):
+        model.fill('The <mask>.', top=count)
+
+
 @pytest.mark.parametrize(
     ('texts', 'kind'),
     [

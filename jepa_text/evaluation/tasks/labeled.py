@@ -1,5 +1,4 @@
-"""Classification and regression of texts from files: texts or pairs of texts with a class
-or a number each.
+"""Classification and regression from files: texts or pairs with a class or a number.
 
 Formats are .jsonl, .tsv, .csv and .parquet, as a file, a folder or a name on the hub.
 """
