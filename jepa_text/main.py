@@ -279,11 +279,11 @@ def _flags(command, words):
 
 def _init(argv):
     """Runs `jepa-text init [CONFIG] FILE.py`."""
-    place, path = ('toy', *argv[2:]) if len(argv) == 3 else argv[2:] or ('', '')
     if len(argv) not in (3, 4) or any(word.startswith('-') for word in argv):
         raise ValueError(
             f'init takes a config and the file to write.\n\n{commands.starts()}'
         )
+    place, path = ('toy', *argv[2:])[-2:]
     try:
         config = config_file.read(place)
     except ValueError as error:

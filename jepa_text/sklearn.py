@@ -8,6 +8,7 @@ import numpy as np
 
 from jepa_text.files import extras
 from jepa_text.pretrained import load
+from jepa_text.pretrained.base import listed
 
 extras.package('sklearn', 'eval', 'jepa_text.sklearn')
 from sklearn import base  # noqa: E402
@@ -49,7 +50,7 @@ class TextEncoder(base.TransformerMixin, base.BaseEstimator):
             self.fit(X)
         options = self.get_params(deep=False)
         options.pop('model')
-        return self.model_.encode(list(X), **options)
+        return self.model_.encode(listed(X), **options)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -182,6 +182,9 @@ def test_vectors_are_a_step_of_scikit_learn(run, labeled):
     grid = {'textencoder__layer': [0, -1]}
     search = GridSearchCV(steps, grid, cv=2).fit(frame.text, frame.label)
     assert search.best_score_ > 0.9
+    for wrong in ('a text', frame[['text']]):
+        with pytest.raises(ValueError, match='give one column of a table'):
+            jt.sklearn.TextEncoder(model).transform(wrong)
     assert set(search.predict(['the 9 ships sail', 'many taxes'])) <= set(SORTS)
     encoder = clone(jt.sklearn.TextEncoder(Path(run.workdir), pool='max'))
     vectors_ND = encoder.fit_transform(frame.text)

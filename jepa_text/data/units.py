@@ -202,7 +202,7 @@ def documents(work, number, tally):
                 tally.drop(reason, before)
                 continue
         # By the cleaned text, so that texts that become equal are in the same split.
-        split = split or reading.split_of(text, heldout_every)
+        split = reading.split_of(text, heldout_every) if heldout_every else split
         if split in work.corpora:
             yield count, split, text
 

@@ -58,14 +58,9 @@ def rank(model, task, k=DEPTH):
     """Returns {query: {document: score}} of a Retrieval: k documents by cosine per query.
 
     Queries are those with judgments. Ties and documents that are the query itself are
-    treated as in metrics/ranking.py. Raises ValueError for qrels of unknown queries.
+    treated as in metrics/ranking.py.
     """
     queries = task.qrels | (task.validation_qrels or {})
-    if unknown := [query for query in queries if query not in task.queries]:
-        raise ValueError(
-            f'{task.name}: the qrels name {len(unknown)} queries without a text, such as '
-            f'{unknown[0]!r}.'
-        )
     # `top_k` breaks ties by the index: the larger id first, as trec_eval does.
     names = sorted(task.corpus, reverse=True)
     corpus_ND = unit(model.encode([task.corpus[name] for name in names]))

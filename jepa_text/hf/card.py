@@ -109,7 +109,9 @@ def _tuning(tuned):
     yield '## Fine-tuning'
     keys = 'task', 'kind', 'learning_rate', 'seed', 'steps', 'batch_size', 'max_length'
     keys += 'template', 'pooling', 'precision'
-    settings = ', '.join(f'{key}={tuned[key]!r}' for key in keys if tuned.get(key))
+    settings = ', '.join(
+        f'{key}={tuned[key]!r}' for key in keys if tuned.get(key, '') != ''
+    )
     start = f'- from {public_name(tuned["model"])}\n' if 'model' in tuned else ''
     yield f'{start}- {settings}'
     for definition, values in (tuned.get('test') or {}).items():

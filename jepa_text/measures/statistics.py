@@ -80,7 +80,7 @@ def mean_interval(values_N, scale, clusters=()):
         center, reach = math.atanh(mean), reach / (1 - mean**2)
         return Interval(mean, math.tanh(center - reach), math.tanh(center + reach))
     if scale == 'share' and (spread or mean in (0, 1)):
-        if freedom == len(values_N) - 1:  # independent: N, if they are right or wrong
+        if (spread, freedom, count) == variance(values_N):  # independent: N, if 0 or 1
             quantile = float(scipy.special.ndtri((1 + LEVEL) / 2))
             spread *= freedom / (freedom + 1)
         ratio = quantile**2 / (
@@ -247,8 +247,8 @@ def paired_p(first_N, second_N, clusters=()):
     """
     difference_N = _differences(first_N, second_N)
     columns = [list(column) for column in clusters]
-    spread, freedom, _ = variance(difference_N, columns)
-    if freedom == len(difference_N) - 1 or not spread:
+    spread, freedom, count = variance(difference_N, columns)
+    if (spread, freedom, count) == variance(difference_N) or not spread:
         return sign_flip(first_N, second_N, resamples=5000)
     t = abs(difference_N.mean()) / math.sqrt(spread)
     return 2 * float(scipy.special.stdtr(freedom, -t))

@@ -64,8 +64,10 @@ def usual_tokens():
 
 
 def tokens_of(batch_size, length):
-    """The tokens of `batch_size` rows of `length`, None: `usual_tokens`; raises ValueError
-    for less than a row."""
+    """The tokens of `batch_size` rows of `length`, None: `usual_tokens`.
+
+    Raises ValueError for less than a row.
+    """
     if batch_size is None:
         return usual_tokens()
     if batch_size < 1:

@@ -199,14 +199,12 @@ def with_settings(root, config, settings):
             raise ValueError(f'--config.{path} and --config.{other}: give one of them.')
         pairs = re.findall(r'([^.\[\]]+)|\[(\d+)\]', path)
         keys = [int(number) if number else key for key, number in pairs]
+        if not keys:
+            raise ValueError(f'--config.{path} names no key, such as --config.steps.')
         parse = functools.partial(_parsed, _kinds(root, keys), text)
         if keys[-1] == 'name' and keys[-2:-1] and keys[-2] in NAMED:
             start = path.removesuffix('name')
-            own = {
-                p.removeprefix(start).split('.')[0]
-                for p in given
-                if p[: len(start)] == start
-            }
+            own = {p[len(start) :].split('.')[0] for p in given if p.startswith(start)}
             parse, keys = functools.partial(_renamed, parse, own), keys[:-1]
         config = _set(config, keys, parse, f'--config.{path}')
     return config
@@ -214,7 +212,7 @@ def with_settings(root, config, settings):
 
 def _renamed(parse, own, section):
     """Returns the section with another name, and only the keys `own` of the old one."""
-    section = section or {}
+    section = section if ranges.is_section(section) else {}
     kept = {key: section[key] for key in own if key in section}
     return kept | {'name': parse(section.get('name'))}
 

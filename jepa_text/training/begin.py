@@ -8,7 +8,7 @@ import jax
 
 from jepa_text.data import data_position
 from jepa_text.data.rows import row_folder
-from jepa_text.files import paths
+from jepa_text.files import addresses, paths
 from jepa_text.parallel import hardware, processes, signals
 from jepa_text.running import (
     checkpoint,
@@ -86,7 +86,8 @@ def _check_before_rows(config, folder):
     If the tokenizer does not exist, `prepare` raises the clearer error.
     """
     section, rows = config['prepare'], config['data']['folder']
-    if Path(rows).absolute().is_relative_to(Path(folder).absolute()):
+    is_here = not addresses.is_address(rows)
+    if is_here and Path(rows).resolve().is_relative_to(Path(folder).resolve()):
         raise ValueError(
             f'data.folder={rows!r} is in the workdir {folder}, which is for the files of '
             'one run. Give a folder outside of it.'

@@ -94,11 +94,12 @@ def stretched(section, factor):
     """Returns a section with its lengths in steps multiplied by a factor.
 
     Fractions of a run or a phase stay as they are, as does a number for a section.
+    Lengths are rounded down, so that parts are not longer than the whole.
     """
     if not isinstance(section, dict):
         return section
     lengths = {
-        key: max(1, round(value * factor))
+        key: max(1, int(value * factor))
         for key, value in section.items()
         if key.endswith('steps') and value
     }

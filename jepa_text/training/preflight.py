@@ -67,7 +67,8 @@ def context(recipe):
                 )
 
 
-ENCODER = ('width', 'depth', 'attention')  # fields of an encoder that others read
+# Fields of an encoder that heads, losses and plans read.
+ENCODER = ('width', 'depth', 'attention', 'vocab_size', 'head', 'dtype', 'remat')
 
 
 def returned_objective(section, objective):

@@ -144,6 +144,12 @@ def test_empty_documents_are_dropped_unless_judged(tmp_path):
     beir(tmp_path / 'b', corpus=CORPUS | {'d4': ('', '')})
     with pytest.raises(ValueError, match="1 documents that the qrels name are .*'d4'"):
         build(path=str(tmp_path / 'b'))
+    qrels = QRELS | {'train': [('q1', 'd9', 1), ('q1', 'd0', 1)]}
+    beir(tmp_path / 'c', corpus=CORPUS | {'d9': ('', '')}, qrels=qrels)
+    with pytest.warns(UserWarning) as caught:
+        task = build(path=str(tmp_path / 'c'))
+    assert len(task.pairs) == 1 and 'd9' not in task.corpus
+    assert 'train: 1 of 2 pairs' in str(caught[0].message)
 
 
 def test_invalid_files_raise(tmp_path):
@@ -151,6 +157,7 @@ def test_invalid_files_raise(tmp_path):
     path = str(tmp_path)
     for given, words in (
         (dict(document='{titel}'), "does not fit .*Did you mean 'title'"),
+        (dict(document='{title.text}'), "does not fit .* no attribute 'text'"),
         (dict(protocol='papers'), "protocol='papers'. Did you mean 'paper'"),
         (dict(task='msmacro'), "Did you mean 'msmarco'"),
     ):

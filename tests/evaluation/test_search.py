@@ -76,9 +76,8 @@ TEXTS = ['ab', 'bc', 'cd', 'de', 'ef', 'fg', 'gh', 'abc', 'bcd', 'cde']
 
 def test_qrels_of_unknown_queries_raise():
     corpus = {f'd{number}': text for number, text in enumerate(TEXTS)}
-    strange = retrieval.Retrieval('letters', {}, corpus, {'q9': {'d0': 1}})
-    with pytest.raises(ValueError, match="1 queries without a text, such as 'q9'"):
-        search.rank(Encoder(), strange)
+    with pytest.raises(ValueError, match="1 queries that do not exist, the first 'q9'"):
+        retrieval.Retrieval('letters', {}, corpus, {'q9': {'d0': 1}})
 
 
 def test_ties_go_to_the_larger_id_and_a_query_does_not_find_itself():

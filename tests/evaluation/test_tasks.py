@@ -247,7 +247,7 @@ def test_samples_are_ordered_and_reproducible(kind):
     task = examples.Task('t', 'labels', 'accuracy', side, side, validation=side)
     if kind == 'retrieval':
         qrels, pairs = {text: {'d': 1} for text in TEXTS}, [(t, t) for t in TEXTS]
-        task = Retrieval('t', {}, {}, qrels, pairs=pairs)
+        task = Retrieval('t', dict(zip(TEXTS, TEXTS)), {}, qrels, pairs=pairs)
     config = types.SimpleNamespace(train=4, test=0)
     small, again = examiner.sampled(task, config), examiner.sampled(task, config)
     train = small.train.first if kind == 'labels' else [text for text, _ in small.pairs]

@@ -151,6 +151,11 @@ def test_a_paired_test_of_pairs_that_share_texts_has_about_its_nominal_error_rat
             z = abs(values_N.mean()) / np.sqrt(spread)
             rejected[n] += p <= 0.05 if not n else z > 1.96
     assert rejected[0] / 150 < 0.11 and rejected[1] / 150 > 0.4
+    text_N = rng.normal(size=100)  # a cycle, so that there are as many texts as pairs
+    values_N, keys = text_N + np.roll(text_N, -1), [range(100), np.roll(range(100), -1)]
+    assert statistics.paired_p(values_N, 0 * values_N, keys) > statistics.sign_flip(
+        values_N, 0 * values_N
+    )
     alone = statistics.paired_p(FIRST_N, SECOND_N, [np.arange(60)])
     assert alone == statistics.sign_flip(FIRST_N, SECOND_N, resamples=5000)
 

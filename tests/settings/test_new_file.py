@@ -59,6 +59,7 @@ def test_errors_of_init_are_explained(tmp_path, capsys):
         (['adapt', 'b.py'], '  cpt                         Continued pretraining'),
         (['pretrain:mlm,size=2b', 'b.py'], "size='2b'. Did you mean '1b'"),
         (['b.py', '--preset=mlm,210m'], 'takes a config and the file to write'),
+        (['toy', 'b.py', 'c.py'], 'takes a config and the file to write'),
         ([], '  clm_mlm                     a quarter of CLM, then MLM'),
     ):
         assert main.main(['jepa-text', 'init', *words]) == exits.USAGE

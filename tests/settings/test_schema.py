@@ -184,6 +184,12 @@ def test_a_section_with_another_name_has_only_the_keys_that_are_set(turn):
         found = config_file.with_settings(Root, {'optimizer': before}, settings)
         kept = {} if before is old else {'weight_decay': 0.05}
         assert found == {'optimizer': {'name': 'muon', 'b2': 0.9} | kept}
+    for before in (1e-3, 'adamw'):  # what is no section has no keys
+        name = [('optimizer.name', 'muon')]
+        found = config_file.with_settings(None, {'optimizer': before}, name)
+        assert found == {'optimizer': {'name': 'muon'}}
+    with pytest.raises(ValueError, match='config.. names no key'):
+        config_file.with_settings(Root, {}, [('.', '1')])
 
 
 def test_a_missing_section_is_merged_with_its_default():

@@ -64,7 +64,7 @@ def test_the_schedule_stretches(folder):
     matched = completion.with_baseline(given)
     factor = matched['steps'] / 24
     assert factor > 1.05
-    assert matched['schedule'] == by_steps | {'warmup_steps': round(4 * factor)}
+    assert matched['schedule'] == by_steps | {'warmup_steps': int(4 * factor)}
     constant = completion.with_baseline(given | {'schedule': 1e-3})
     assert constant['schedule'] == 1e-3
 
@@ -80,9 +80,9 @@ def test_lengths_in_steps_of_a_phase_stretch_with_it(folder, rewarm):
     first, second = matched['phases']
     ratio = matched['baseline']['ratios'][1]
     assert ratio > 1.05 and 'at_switch' not in first
-    asked = {key: round(6 * ratio) if x == 6 else x for key, x in rewarm.items()}
+    asked = {key: int(6 * ratio) if x == 6 else x for key, x in rewarm.items()}
     assert second['at_switch'] == asked | dict(reset='.*')
-    assert second['objective']['rate'] == rate | {'steps': round(8 * ratio)}
+    assert second['objective']['rate'] == rate | {'steps': int(8 * ratio)}
     assert second['steps'] == round(12 * ratio)
 
 

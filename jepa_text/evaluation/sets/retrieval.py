@@ -39,6 +39,8 @@ class Retrieval:
     pairs               training pairs [(query text, text of a relevant document)], or []
     revision            commit of the data on the hub, or ''
     zero_shot           True: answered without training; None: trained
+
+    Raises ValueError for qrels of unknown queries.
     """
 
     kind: ClassVar[str] = 'retrieval'
@@ -51,6 +53,10 @@ class Retrieval:
     pairs: list = dataclasses.field(default_factory=list)
     revision: str = ''
     zero_shot: bool | None = None
+
+    def __post_init__(self):
+        judged = self.qrels | (self.validation_qrels or {})
+        check_known(judged, self.queries, 'queries', self.name)
 
 
 def split_queries(qrels, share, seed):
@@ -233,7 +239,7 @@ def drop_empty(texts, judged, what, where):
     if empty:
         warnings.warn(
             f'{where}: {len(empty):,} of {len(texts):,} {what} are empty and are '
-            f'dropped, the first {empty[0]!r}; the qrels name none of them.',
+            f'dropped, the first {empty[0]!r}; no test or validation query needs them.',
             stacklevel=3,
         )
     return {key: text for key, text in texts.items() if text.strip()}
@@ -250,7 +256,7 @@ def fill_template(template, row, where):
     try:
         values = {key: '' if value is None else value for key, value in row.items()}
         text = template.format(**({'title': ''} | values)).strip()
-    except (KeyError, IndexError, ValueError) as error:
+    except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
         near = resolve.nearest(str(error).strip("'"), [str(key) for key in row])
         raise ValueError(
             f'{where} does not fit the template {template!r}: {error}.{near}'

@@ -48,7 +48,10 @@ def make(
     """
     resolve.check_choice('labeled: kind', kind, KINDS)
     title = tables.stem(path)
-    where = f'{title}, {{}}, in {path}'.format
+
+    def where(split):
+        return f'{title}, {split}, in {path}'
+
     splits, names = _read(path, label, not labels, zero_shot)
     values = []
     for split, rows in zip(tasks.SPLITS, splits):

@@ -12,6 +12,7 @@ pairs='hub:hgissbkh/msmarco-pairs'.
 """
 
 import itertools
+import warnings
 from typing import NamedTuple
 
 from jepa_text.data.sets import tables
@@ -72,7 +73,7 @@ def make(
     if pairs:
         train_pairs, commit = _read_pairs(pairs, document, query, where)
     else:
-        train_pairs, commit = _relevant_pairs(train, asked, texts), ''
+        train_pairs, commit = _relevant_pairs(train, asked, texts, where), ''
     if is_paper:
         texts = {key: text for key, text in texts.items() if key in scored}
     queries = {name: asked[name] for name in validation | test}
@@ -104,13 +105,21 @@ def _with_validation(qrels, is_paper, seed):
     return train, validation, test
 
 
-def _relevant_pairs(qrels, queries, texts):
-    return [
+def _relevant_pairs(qrels, queries, texts, where):
+    pairs = [
         (queries[query], texts[document])
         for query, judged in qrels.items()
         for document, score in judged.items()
         if score > 0
     ]
+    whole = [pair for pair in pairs if all(map(str.strip, pair))]
+    if len(whole) < len(pairs):
+        warnings.warn(
+            f'{where}, train: {len(pairs) - len(whole):,} of {len(pairs):,} pairs of a '
+            'query and a relevant document have an empty text and are left out.',
+            stacklevel=2,
+        )
+    return whole
 
 
 def _read_pairs(path, document, query, where):
