@@ -87,7 +87,7 @@ class Config:
         "user's",
     )
     threads: int = field(0, 'threads that measure; 0 for the number of cores', minimum=0)
-    engine: Options = schema.section(Options, 'where vectors of models are computed')
+    engine: Options = schema.field({}, 'where vectors of models are computed')
 
     def __post_init__(self):
         if not self.models or not self.tasks:

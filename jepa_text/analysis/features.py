@@ -37,7 +37,6 @@ class Features:
     """Cached features. `names` {(layer, pooling): cache key} of files in `folder`;
     `tokens_N` is the number of tokens of each text, including special tokens."""
 
-    depth: int
     names: dict
     tokens_N: np.ndarray
     folder: Path
@@ -45,9 +44,6 @@ class Features:
     def vectors(self, layer, name):
         """[N, D] float32 vectors of a layer and pooling. Layer 0 is the embedding, layer
         `depth` the last, after the final norm."""
-        if (layer, name) not in self.names:
-            known = ', '.join(f'{layer}/{name}' for layer, name in self.names)
-            raise ValueError(f'There are no features {layer}/{name}; available: {known}.')
         return _load(self.folder / self.names[layer, name])
 
 
@@ -81,7 +77,7 @@ def extract(model, texts, folder, poolings=('mean',), *, layers=None):
             file = io.BytesIO()
             np.savez(file, rows=rows_ND)
             atomic.write(folder / names[pair], file.getvalue())
-    return Features(depth, names, tokens_N, folder)
+    return Features(names, tokens_N, folder)
 
 
 def _load(path):

@@ -75,12 +75,8 @@ class Measurements:
     """
 
     def __init__(self, config, tasks, cache, progress):
-        self.progress, self.config, self.tasks, self.cache = (
-            progress,
-            config,
-            tasks,
-            cache,
-        )
+        self.progress, self.config = progress, config
+        self.tasks, self.cache = tasks, cache
         self._seed, self._pooling = config['seed'], config['poolings'][0]
         self.rows, self.spectra = [], []
         # Tasks with their texts truncated to what each model reads.

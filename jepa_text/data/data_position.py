@@ -24,7 +24,7 @@ def with_mixtures(phases, tokenizer):
     distinct = {
         part.rows.fingerprint: part for parts in parts_of_phases for part in parts
     }
-    pipeline.check_compatible(distinct.values())
+    pipeline.check_names(distinct.values())
     for part in distinct.values():
         pipeline.check_tokenizer(part.rows.manifest, tokenizer, part.rows.folder)
     made, read, last = [], dict.fromkeys(distinct, 0), None

@@ -45,23 +45,14 @@ def open_parts(data):
     return parts
 
 
-def check_compatible(parts):
-    """Raises ValueError if parts differ in their tokenizers or share a name."""
+def check_names(parts):
+    """Raises ValueError if parts share a name."""
     for one, other in itertools.combinations(parts, 2):
-        folders = f'{one.rows.folder} and {other.rows.folder}'
-        ours, theirs = one.rows.manifest, other.rows.manifest
-        key = 'tokenizer_fingerprint'
-        if ours[key] != theirs[key]:
-            raise ValueError(
-                f'The rows in {folders} were made with different tokenizers, of '
-                f'{ours["vocab_size"]} and {theirs["vocab_size"]} entries '
-                f'({ours[key][:16]}..., {theirs[key][:16]}...): prepare one of them '
-                'again, with the tokenizer.json of the other.'
-            )
         if one.name == other.name:
             raise ValueError(
-                f'The rows in {folders} have the same name {one.name!r} in metrics: name '
-                'one of them, as dict(folder=..., name=...) in a mixture.'
+                f'The rows in {one.rows.folder} and {other.rows.folder} have the same '
+                f'name {one.name!r} in metrics: name one of them, as dict(folder=..., '
+                'name=...) in a mixture.'
             )
 
 

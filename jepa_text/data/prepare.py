@@ -120,7 +120,7 @@ def _tasks(work, options):
     left = [number for number in range(len(work.units)) if number not in done]
     if not left:
         return []
-    if not work.clean.exact_duplicates:
+    if not work.cleaner.config.exact_duplicates:
         return _shared(units.make_shards, work, left, options)
     count = len(work.units)
     new = [n for n in range(count) if not duplicates.is_written(scratch, n)]
@@ -183,7 +183,7 @@ def _manifest(work, about):
     # For a corpus of files: how many were read, and which were skipped.
     if listed := getattr(next(iter(work.corpora.values())), 'listed', None):
         manifest['read'] = str(listed)
-    if sets := work.cleaner.sets if work.cleaner else ():
+    if sets := work.cleaner.sets:
         manifest['evaluation_sets'] = [dataclasses.asdict(one) for one in sets]
     for split in settings['splits']:
         counts = _merged([part['splits'][split] for part in parts])

@@ -134,8 +134,8 @@ class Prepare:
     seed: int = schema.field(0, 'seed of the order of rows', minimum=0)
     add_bos: bool = schema.field(True, 'add <bos> before each document')
     add_eos: bool = schema.field(True, 'add <eos> after each document')
-    clean: Clean = schema.section(Clean, 'cleaning of the documents')
-    engine: Options = schema.section(Options, 'where units are prepared')
+    clean: Clean = schema.field({}, 'cleaning of the documents')
+    engine: Options = schema.field({}, 'where units are prepared')
 
     def __post_init__(self):
         if not self.splits:

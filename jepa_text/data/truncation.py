@@ -80,13 +80,9 @@ def sentences(cuts):
     """Returns a sentence for each task and model, without repeats."""
     sentences = []
     for cut in cuts:
-        share = f'{percent(cut)} of {cut.texts:,} texts cut at {cut.length:,} tokens'
+        share = cut.cut / cut.texts
+        share = '<1 %' if 0 < share < 0.01 else f'{100 * share:.0f} %'
+        share += f' of {cut.texts:,} texts cut at {cut.length:,} tokens'
         rest = f'; {cut.read:.0%} of their characters are read' if cut.cut else ''
         sentences.append(f'{cut.task}, {cut.model}: {share}{rest.replace("%", " %")}.')
     return list(dict.fromkeys(sentences))
-
-
-def percent(cut):
-    """Returns the percentage of cut texts of a Cut; '<1 %' means more than none."""
-    share = cut.cut / cut.texts
-    return '<1 %' if 0 < share < 0.01 else f'{100 * share:.0f} %'

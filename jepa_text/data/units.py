@@ -48,8 +48,7 @@ class Work:
     units: list
     corpora: dict
     tokenizer: tokenizers.Tokenizer
-    clean: Clean
-    cleaner: cleaner.Cleaner | None
+    cleaner: cleaner.Cleaner
 
 
 def corpora(settings):
@@ -76,8 +75,7 @@ def load(folder):
         units=plan['units'],
         corpora=corpora(settings),
         tokenizer=tokenizers.load(pathlib.Path(folder, TOKENIZER)),
-        clean=clean,
-        cleaner=None if clean == Clean() else cleaner.Cleaner(clean),
+        cleaner=cleaner.Cleaner(clean),
     )
 
 
@@ -149,7 +147,7 @@ def _make_shards(work, number):
 def _originals(work, number, tally):
     """Yields the documents of a unit as dicts of split and text, without duplicates."""
     copies = set()
-    if work.clean.exact_duplicates:
+    if work.cleaner.config.exact_duplicates:
         copies = duplicates.copies(work.folder / SCRATCH, number)
     for count, split, text in documents(work, number, tally):
         if count in copies:
@@ -196,11 +194,10 @@ def documents(work, number, tally):
         if not text or text.isspace():
             tally.drop(rows_page.BLANK, name())
             continue
-        if work.cleaner is not None:
-            before, (text, reason) = text, work.cleaner.clean(text)
-            if reason:
-                tally.drop(reason, before)
-                continue
+        before, (text, reason) = text, work.cleaner.clean(text)
+        if reason:
+            tally.drop(reason, before)
+            continue
         # By the cleaned text, so that texts that become equal are in the same split.
         split = reading.split_of(text, heldout_every) if heldout_every else split
         if split in work.corpora:

@@ -8,8 +8,7 @@ from jepa_text.engine import Options
 from jepa_text.models import pooling
 from jepa_text.optim import adam
 from jepa_text.pretrained import base
-from jepa_text.settings import ranges
-from jepa_text.settings.schema import field, section
+from jepa_text.settings.schema import field
 
 PRECISIONS = ('float32', 'bfloat16', 'paper_bf16')
 # What identifies the training of a member in its result line.
@@ -108,7 +107,7 @@ class Config:
     tasks: tuple[dict, ...] = field(
         doc="tasks of jepa_text/evaluation/tasks, e.g. dict(name='sst2', path='...')"
     )
-    learning_rates: tuple[float, ...] = field(LEARNING_RATES, 'of the grid')
+    learning_rates: tuple[float, ...] = field(LEARNING_RATES, 'of the grid', above=0)
     seeds: int = field(
         5, 'number of seeds of the grid, from 0; a verdict needs at least 5', minimum=1
     )
@@ -117,7 +116,7 @@ class Config:
         'of these, the number that choose the rate; the rest train at it; 0: all',
         minimum=0,
     )
-    finetuning: Finetuning = section(Finetuning, 'fine-tuning of each member')
+    finetuning: Finetuning = field({}, 'fine-tuning of each member')
     controls: tuple[str, ...] = field(
         ('words',),
         "baselines: 'words' without a model, 'untrained' with random initialization",
@@ -134,7 +133,7 @@ class Config:
         'one seed of each learning rate per device',
         minimum=0,
     )
-    engine: Options = section(Options, 'where members are trained')
+    engine: Options = field({}, 'where members are trained')
 
     def __post_init__(self):
         if not self.models or not self.tasks:
@@ -143,8 +142,6 @@ class Config:
                 '--model=runs/a,hf:NAME --task=mine.jsonl'
             )
         rates = self.learning_rates
-        for rate in rates:
-            ranges.number('learning_rates', rate, above=0)
         if not rates or len(set(rates)) < len(rates):
             raise ValueError(
                 f'learning_rates={rates} must not be empty or have duplicates.'

@@ -5,7 +5,6 @@
 The commands `train` and `study` pass `make` to training/train.py.
 """
 
-import functools
 import warnings
 
 import numpy as np
@@ -51,9 +50,7 @@ class Prober:
         self.every, self.mesh = every, recipe.mesh
         tokenizer, length = recipe.tokenizer, recipe.phases[0].length
         ends = (tokenizer.bos_id,), (tokenizer.eos_id,)
-        self._batches = functools.partial(
-            prediction.batches, pad_id=tokenizer.pad_id, maximum=length
-        )
+        self._reading = tokenizer.pad_id, length
         self._parts = {}
         for task in probed:
             reader = base.Reader(tokenizer, *ends, length)
@@ -82,7 +79,7 @@ class Prober:
     def _vectors(self, params, network, rows):
         """Returns [N, D] float32 on every process."""
         vectors_ND, pooled = None, heldout.on_mesh(self.mesh, _MEAN.features, network)
-        for chosen, batch in self._batches(rows):
+        for chosen, batch in prediction.batches(rows, *self._reading):
             batch_BD = np.asarray(pooled({'encoder': params['encoder']}, batch))
             if vectors_ND is None:
                 vectors_ND = np.zeros((len(rows), batch_BD.shape[1]), np.float32)

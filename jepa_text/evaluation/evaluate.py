@@ -98,10 +98,7 @@ def _chosen_rates(config, folder, groups):
 
 
 def _done(folder):
-    return {
-        grouping.key_of(line)
-        for line in result_files.read(folder / result_files.FOLDER)[0]
-    }
+    return set(map(grouping.key_of, result_files.read(folder / result_files.FOLDER)[0]))
 
 
 def _work(config, folder, tasks, groups, stamps, run):
@@ -234,7 +231,12 @@ def summarize(config, tasks, folder, groups, failed, facts):
     `facts` are {model: load.trained}. Returns {'lines', 'chosen', 'compared',
     'instances', 'damaged', 'failed'}.
     """
-    lines, damaged = _lines(folder, groups)
+    results = folder / result_files.FOLDER
+    all_lines, damaged = result_files.read(results)
+    lines = grouping.of_groups(all_lines, groups)
+    if left_out := len(all_lines) - len({line['name'] for line in lines}):
+        print(f'{left_out:,} members in {results} have other settings and are left out.')
+    atomic.write(folder / 'lines.jsonl', ''.join(json.dumps(x) + '\n' for x in lines))
     short = result_files.with_short_names(lines)
     chosen = selection.select(short, by=config.select_by)
     models = [choice for choice in chosen if not choice.first.get('control')]
@@ -248,19 +250,8 @@ def summarize(config, tasks, folder, groups, failed, facts):
         for name, task in tasks.items()
         if task.kind != 'retrieval'
     }
-    instances = summary.over_instances(folder / result_files.FOLDER, chosen, clusters)
+    instances = summary.over_instances(results, chosen, clusters)
     path, failures = folder / 'evaluation.html', damaged | failed
     page.write(path, short, chosen, compared, told, failures, instances, facts)
     whole = dict(lines=lines, chosen=chosen, compared=compared, instances=instances)
     return whole | {'damaged': damaged, 'failed': failed}
-
-
-def _lines(folder, groups):
-    """Writes lines.jsonl; returns (lines of these groups, {damaged file: error})."""
-    all_lines, damaged = result_files.read(folder / result_files.FOLDER)
-    lines = grouping.of_groups(all_lines, groups)
-    if left_out := len(all_lines) - len({line['name'] for line in lines}):
-        where = folder / result_files.FOLDER
-        print(f'{left_out:,} members in {where} have other settings and are left out.')
-    atomic.write(folder / 'lines.jsonl', ''.join(json.dumps(x) + '\n' for x in lines))
-    return lines, damaged

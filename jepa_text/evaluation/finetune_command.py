@@ -17,7 +17,7 @@ from jepa_text.evaluation.results import result_files
 from jepa_text.pretrained import exported, labels, load, saved
 from jepa_text.running import compilation, places, xla_flags
 from jepa_text.settings import schema
-from jepa_text.settings.schema import field, section
+from jepa_text.settings.schema import field
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Config:
     task: dict = field(doc="e.g. dict(name='labeled', path='mine.jsonl')")
     learning_rate: float = field(1e-4, 'maximum of the schedule', above=0)
     seed: int = field(0, 'of the head, data order and dropout', minimum=0)
-    finetuning: Finetuning = section(Finetuning, 'fine-tuning options')
+    finetuning: Finetuning = field({}, 'fine-tuning options')
 
 
 def finetune(config, workdir):
@@ -85,7 +85,12 @@ def _finetune(config, workdir):
         for definition, values in outcome[split].items():
             shown = ', '.join(f'{name} {value:.4f}' for name, value in values.items())
             print(f'{split:10}  {definition:8}  {shown}')
-    print(f'{"test":10}  controls  {_control_scores(reached, task.metric)}')
+    shown = (
+        f'{control["control"]} {reach["test"]["standard"][task.metric]:.4f}'
+        for control, reach, *_ in reached
+        if task.metric in reach['test']['standard']
+    )
+    print(f'{"test":10}  controls  {task.metric}: {", ".join(shown)}')
     if outcome['status'] == 'collapsed':
         print(
             'Warning: the model gives the same answer to all examples. Use more steps or '
@@ -96,12 +101,3 @@ def _finetune(config, workdir):
     method = 'encode' if examination.kind.name == labels.Vectors.name else 'predict'
     print(f'{workdir.name}: written; jt.load({workdir.name!r}).{method}([...])')
     return outcome
-
-
-def _control_scores(members, metric):
-    scores = {
-        config['control']: outcome['test']['standard'].get(metric)
-        for config, outcome, *_ in members
-    }
-    shown = (f'{name} {x:.4f}' for name, x in scores.items() if x is not None)
-    return f'{metric}: {", ".join(shown)}'

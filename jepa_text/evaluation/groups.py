@@ -95,17 +95,6 @@ def of_groups(lines, groups):
     return matching
 
 
-def width_of(config):
-    """Returns how many members are one group, the unit that is resumed: by default 1 on a
-    CPU, where training one after another is faster, else one seed of each learning rate
-    per device."""
-    if config.width:
-        return config.width
-    if jax.default_backend() == 'cpu':
-        return 1
-    return len(config.learning_rates) * jax.device_count()
-
-
 def searching(config):
     """Returns the seeds that choose the learning rate."""
     return range(min(config.search_seeds or config.seeds, config.seeds))
@@ -113,7 +102,10 @@ def searching(config):
 
 def _contents(config, task, first):
     """Yields (control, members, controls) of each Group of a model on a task."""
-    width, rates, seeds = width_of(config), config.learning_rates, searching(config)
+    rates, seeds = config.learning_rates, searching(config)
+    # On a CPU, training one after another is faster.
+    at_once = len(rates) * jax.device_count() if jax.default_backend() != 'cpu' else 1
+    width = config.width or at_once
     # Further seeds of a rate are groups of their own: those of one rate are trained.
     parts = [itertools.product(rates, seeds)]
     parts += [itertools.product([x], range(len(seeds), config.seeds)) for x in rates]

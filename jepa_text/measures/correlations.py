@@ -10,6 +10,8 @@ import math
 import numpy as np
 import scipy
 
+from jepa_text.measures import statistics
+
 
 def pearson_influence(first_N, second_N):
     """Returns one value per pair, whose mean is Pearson's correlation.
@@ -18,7 +20,7 @@ def pearson_influence(first_N, second_N):
     the correlation, so that intervals and paired tests of means hold for correlations.
     All 0 if one list is constant.
     """
-    first_N, second_N = _finite(first_N, second_N)
+    first_N, second_N = statistics.paired_lists('A correlation', first_N, second_N, 2)
     if np.ptp(first_N) == 0 or np.ptp(second_N) == 0:
         return np.zeros(len(first_N))
     x_N, y_N = ((v_N - v_N.mean()) / v_N.std() for v_N in (first_N, second_N))
@@ -34,7 +36,7 @@ def spearman_influence(first_N, second_N):
     standardized ranks have the same mean but vary far more, because each rank depends on
     all other values. All 0 if one list is constant.
     """
-    first_N, second_N = _finite(first_N, second_N)
+    first_N, second_N = statistics.paired_lists('A correlation', first_N, second_N, 2)
     ranks_2N = scipy.stats.rankdata([first_N, second_N], axis=1)
     x_N, y_N = (ranks_2N - 0.5) / len(first_N) - 0.5
     scale = np.sqrt(np.mean(x_N**2) * np.mean(y_N**2))
@@ -79,15 +81,3 @@ def partial_spearman_influence(first_N, second_N, control_N):
     )
     changes = (s * (x_N - np.mean(x_N)) for s, x_N in zip(slopes, influences))
     return value + sum(changes)
-
-
-def _finite(first_N, second_N):
-    first_N, second_N = np.asarray(first_N, float), np.asarray(second_N, float)
-    if first_N.shape != second_N.shape or first_N.ndim != 1 or len(first_N) < 2:
-        raise ValueError(
-            'A correlation needs two lists of one length, at least 2, but the shapes '
-            f'are {first_N.shape} and {second_N.shape}.'
-        )
-    if not np.isfinite(first_N).all() or not np.isfinite(second_N).all():
-        raise ValueError('A correlation needs finite values, but some are NaN or inf.')
-    return first_N, second_N

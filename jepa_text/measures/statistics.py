@@ -272,15 +272,19 @@ def holm(p_T):
     return adjusted_T
 
 
-def _differences(first_N, second_N):
-    first_N = np.asarray(first_N, np.float64)
-    second_N = np.asarray(second_N, np.float64)
-    if first_N.shape != second_N.shape or first_N.ndim != 1 or not first_N.size:
+def paired_lists(what, first_N, second_N, least=1):
+    """Returns two lists as float64; raises ValueError, naming `what` needs them, unless
+    they are finite and of one length."""
+    first_N, second_N = np.asarray(first_N, float), np.asarray(second_N, float)
+    if first_N.shape != second_N.shape or first_N.ndim != 1 or len(first_N) < least:
         raise ValueError(
-            'A paired test needs two lists over the same sentences or seeds, but the '
-            f'shapes are {first_N.shape} and {second_N.shape}.'
+            f'{what} needs two lists of one length, at least {least}, but the shapes are '
+            f'{first_N.shape} and {second_N.shape}.'
         )
-    difference_N = first_N - second_N
-    if not np.isfinite(difference_N).all():
-        raise ValueError('A paired test needs finite values, but some are NaN or inf.')
-    return difference_N
+    if not np.isfinite([first_N, second_N]).all():
+        raise ValueError(f'{what} needs finite values, but some are NaN or inf.')
+    return first_N, second_N
+
+
+def _differences(first_N, second_N):
+    return np.subtract(*paired_lists('A paired test', first_N, second_N))

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jepa_text import losses
 from jepa_text.losses.linear_cross_entropy import chunks
 from jepa_text.models import flops, layers, memo, stack
-from jepa_text.models.block import Block, Layer
+from jepa_text.models.block import Layer
 from jepa_text.parallel import activations, sharding
 from jepa_text.settings import ranges, resolve
 
@@ -83,12 +83,11 @@ def lm_head(encoder, tied=False):
 
 
 @memo.memoize
-def compiled_logits(encoder, tied, causal):
+def compiled_logits(encoder, head, causal):
     """Returns a compiled function (params, *batch) -> logits_BLV.
 
     Without an LM head in `params`, it returns hidden_BLD.
     """
-    head = lm_head(encoder, tied)
 
     def logits(params, *batch):
         variables = {'params': params['encoder']}
@@ -174,16 +173,15 @@ class PredictorSizes:
                 f'predictor_heads={self.heads}: rotary positions need even heads.'
             )
 
-    def build(self, width, attention='auto'):
+    def build(self, width, attention):
         """Returns the module, which maps vectors of `width` to vectors of `width`.
 
         `attention` is the backend of a predictor with attention.
         """
         if self.kind == 'mlp':
             return MLPPredictor(width, self.hidden)
-        return TransformerPredictor(
-            width, self.hidden, self.depth, self.heads, attention=attention
-        )
+        sizes = self.hidden, self.depth, self.heads
+        return TransformerPredictor(width, *sizes, attention)
 
 
 class MLPPredictor(nn.Module):
@@ -271,7 +269,7 @@ def _blocks(predictor, x, segment_ids, positions):
     )
     inputs = (angles, segment_ids, None, None)
     kinds = (0,) * predictor.depth
-    x, _ = stack.run(Block, layer, x, inputs, kinds, scan=False, remat='none')
+    x, _ = stack.run(layer, x, inputs, kinds, scan=False, remat='none')
     return activations.by_rows(layers.RMSNorm(1e-5, name='norm')(x))
 
 

@@ -149,20 +149,21 @@ def kinds(depth, thetas, windows):
     return distinct, [distinct.index(pair) for pair in pairs]
 
 
-def with_theta(section, theta):
-    """Returns a section `model` with another `rope_theta`, unless `theta` is None.
+def changed(section, changes):
+    """Returns a section `model` with the changes that are not None.
 
-    If layers have values of their own, those without positions (None) keep None.
+    Of a list with a value per layer, a number changes all but None, which stands for no
+    positions or no window.
 
-    >>> with_theta({'rope_theta': [1e4, None]}, 5e5)
+    >>> changed({'rope_theta': [1e4, None]}, {'rope_theta': 5e5})
     {'rope_theta': [500000.0, None]}
     """
-    if theta is None:
-        return section
-    old = section.get('rope_theta')
-    if isinstance(old, list | tuple):
-        return {**section, 'rope_theta': [each and theta for each in old]}
-    return {**section, 'rope_theta': theta}
+    new = {**section, **{key: x for key, x in changes.items() if x is not None}}
+    for key in ('rope_theta', 'window'):
+        listed, value = section.get(key), new.get(key)
+        if isinstance(listed, list | tuple) and isinstance(value, int | float):
+            new[key] = [each if each is None else value for each in listed]
+    return new
 
 
 def angles(positions_BL, head_width, kinds, scaling=None):
@@ -267,7 +268,6 @@ class Encoder(nn.Module):
             hidden_BLD, _ = first(hidden_BLD, *inputs, kind)
             early.append(hidden_BLD)
         hidden_BLD, outputs = run(
-            Block,
             layer,
             hidden_BLD,
             inputs,
@@ -283,8 +283,8 @@ class Encoder(nn.Module):
         return hidden_BLD, jnp.concatenate([jnp.stack(early), outputs])
 
 
-def run(cls, layer, hidden_BLD, inputs, kinds, *, scan, remat):
-    """Returns hidden_BLD after modules `cls(layer)` for all `kinds`, and all outputs.
+def run(layer, hidden_BLD, inputs, kinds, *, scan, remat):
+    """Returns hidden_BLD after a Block for each of `kinds`, and all outputs.
 
     Called inside an encoder's `__call__`, so that the layers belong to the encoder: one
     stack `layers`, or `layer_0`, `layer_1`... `layer` is a Layer, `inputs` are those of
@@ -295,7 +295,7 @@ def run(cls, layer, hidden_BLD, inputs, kinds, *, scan, remat):
         return hidden_BLD, hidden_BLD[None][:0] if layer.keep else None
     indices = _kind_indices(kinds)
     if not scan:
-        cls = cls if remat == 'none' else nn.remat(cls, policy=REMAT[remat])
+        cls = Block if remat == 'none' else nn.remat(Block, policy=REMAT[remat])
         traced_once = nn.jit(_call)  # layers of the same shapes share their trace
         outputs = []
         for index in range(len(kinds)):
@@ -307,9 +307,10 @@ def run(cls, layer, hidden_BLD, inputs, kinds, *, scan, remat):
                 hidden_BLD, _ = call(module, hidden_BLD, *inputs, kind)
             outputs.append(hidden_BLD)
         return hidden_BLD, jnp.stack(outputs) if layer.keep else None
+    cls = Block
     if remat != 'none':
         # Under scan prevent_cse is unnecessary and prevents fusions.
-        cls = nn.remat(cls, policy=REMAT[remat], prevent_cse=False)
+        cls = nn.remat(Block, policy=REMAT[remat], prevent_cse=False)
     stack = nn.scan(
         cls,
         variable_axes={'params': 0},

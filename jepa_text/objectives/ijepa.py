@@ -91,13 +91,8 @@ class IJEPA(LatentObjective):
     hidden: int
 
     def predictor_module(self, encoder):
-        return heads.BlockPredictor(
-            encoder.width,
-            self.predictor.hidden,
-            self.predictor.depth,
-            self.predictor.heads,
-            attention=encoder.attention,
-        )
+        sizes = self.predictor.hidden, self.predictor.depth, self.predictor.heads
+        return heads.BlockPredictor(encoder.width, *sizes, encoder.attention)
 
     def corrupt(self, example, rng, step=0):
         tokens_L, segments_L = example['tokens'], example['segment_ids']

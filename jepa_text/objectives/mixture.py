@@ -73,8 +73,7 @@ class Mixture(TokenObjective):
     def scorings(self, rate):
         scorings = {}
         for part in self.parts:
-            for name, section in part.scorings(rate).items():
-                scorings.setdefault(name, section)
+            scorings |= part.scorings(rate) | scorings
         return scorings
 
     def corrupt(self, example, rng, step=0):

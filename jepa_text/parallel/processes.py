@@ -125,13 +125,15 @@ def check_equal(what, text):
         )
 
 
-def from_first(array):
-    """Returns the array or number of process 0 on every process."""
+def from_first(number):
+    """Returns the nonnegative integer of process 0 on every process; None stays None."""
     _check_outside('from_first')
     if jax.process_count() == 1:
-        return np.asarray(array)
+        return number
+    sent = np.int32(-1 if number is None else number)
     with _explained():
-        return np.asarray(multihost_utils.broadcast_one_to_all(np.asarray(array)))
+        first = int(multihost_utils.broadcast_one_to_all(sent))
+    return None if first < 0 else first
 
 
 def maximum(number):

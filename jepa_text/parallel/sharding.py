@@ -50,13 +50,7 @@ class Config:
     context: int = schema.field(1, 'context parallelism: shards the positions of a row')
 
 
-def make_mesh(
-    data=Config.data,
-    fsdp=Config.fsdp,
-    tensor=Config.tensor,
-    context=Config.context,
-    devices=None,
-):
+def make_mesh(data=-1, fsdp=1, tensor=1, context=1, devices=None):
     """Returns a mesh of all devices. One axis may be -1, for all remaining devices.
 
     Raises ValueError if the product of the sizes is not the number of devices.

@@ -17,7 +17,7 @@ from jepa_text.objectives.latent import diagnostics
 from jepa_text.parallel import exits, sharding
 from jepa_text.report import console
 from jepa_text.settings import resolve, schema
-from jepa_text.settings.schema import field, section
+from jepa_text.settings.schema import field
 from jepa_text.training import config as settings
 
 COLUMNS = ('case', 'ms/step', 'tokens/s', 'MFU', 'ratio', 'memory, MiB')
@@ -41,8 +41,8 @@ class Settings:
     )
     clip_norm: float = field(1.0, 'maximum gradient norm', above=0, finite=False)
     accumulate: int = field(1, 'microbatches per step', minimum=1)
-    mesh: sharding.Config = section(sharding.Config, 'the device mesh')
-    telemetry: diagnostics.Config = section(diagnostics.Config, 'diagnostics')
+    mesh: sharding.Config = field({}, 'the device mesh')
+    telemetry: diagnostics.Config = field({}, 'diagnostics')
     compile: bool = field(True, 'use torch.compile in the cases of transformers')
     masked_head: bool = field(
         False, "transformers' head scores masked positions only, as ours does"

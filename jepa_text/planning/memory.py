@@ -63,9 +63,9 @@ class Memory:
 def estimate(made, phase, *, microbatches, fused):
     """The Memory of a phase of a recipe on each device of its mesh, for a batch in
     `microbatches` parts. With `fused`, attention stores no array of shape [L, L]."""
-    state = made.shapes(phase)
+    state = made.abstract_state(phase)
     sizes = {
-        name: on_device(getattr(state, name), made.mesh, name)
+        name: sum(map(_on_device, jax.tree.leaves(getattr(state, name))))
         for name in ('params', 'target', 'opt_state')
     }
     gradients = sizes['params'] * (1 if microbatches == 1 else 2)
@@ -90,15 +90,9 @@ def estimate(made, phase, *, microbatches, fused):
     )
 
 
-def on_device(tree, mesh, name):
-    """Bytes of a part of the state, such as 'params', on one device of a mesh."""
-    total = 0
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        below = jax.tree_util.keystr(path, simple=True, separator='/')
-        spec = sharding.spec(f'{name}/{below}', leaf.shape, mesh)
-        ways = math.prod(mesh.shape[axis] for axis in jax.tree.leaves(tuple(spec)))
-        total += leaf.size * leaf.dtype.itemsize // ways
-    return total
+def _on_device(leaf):
+    """Bytes of an array of the state on one device."""
+    return math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
 
 
 def _of_device(encoder, ways):

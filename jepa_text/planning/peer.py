@@ -21,6 +21,13 @@ class Peer:
     """A transformers model and its optimizer on the batches of a case."""
 
     def __init__(self, case, encoder, made):
+        optimizer, accumulate = case['optimizer'].get('name'), case['accumulate']
+        if optimizer != 'adamw' or accumulate > 1 or not hasattr(encoder, 'kv_heads'):
+            raise ValueError(
+                f'optimizer={optimizer!r}, accumulate={accumulate}, model='
+                f'{case["model"]!r}: the side of transformers has adamw, no microbatches '
+                'and a transformer of the families Llama and EuroBERT. Use these.'
+            )
         torch, transformers = _libraries()
         transformers.AttentionInterface.register('unmasked', _unmasked)
         causal = case['objective']['name'] == 'clm'

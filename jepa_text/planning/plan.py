@@ -16,7 +16,7 @@ from jepa_text.models import flops
 from jepa_text.parallel import hardware, sharding
 from jepa_text.planning import aot, memory, roofline, tables
 from jepa_text.settings import schema
-from jepa_text.training import completion
+from jepa_text.training import completion, preflight
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 
@@ -33,21 +33,10 @@ def plan(config, workdir=None):
         _, devices = hardware.find(options.target)
         mesh = sharding.abstract_mesh(devices, **run['mesh'])
         run = completion.with_baseline(completion.with_init_from(run), mesh)
-        _check_rows(outline(run, options), options)
+        preflight.batch_size(outline(run, options))
         plans[name] = make(run, options)
         tables.show(name, plans[name])
     return plans
-
-
-def _check_rows(recipe, options):
-    ways, microbatches = _ways(recipe.mesh), recipe.settings.accumulate
-    for phase in recipe.phases:
-        if phase.batch_size % (ways * microbatches):
-            raise ValueError(
-                f'{phase.batch_size} rows per step are not a multiple of {ways} (mesh '
-                f'data x fsdp) x {microbatches} (accumulate); change one of them, or '
-                f'plan.hardware={options.target}.'
-            )
 
 
 def _unseeded(config):

@@ -22,7 +22,6 @@ class Target:
     shared        bytes of shared memory per SM; a block may use 1 KiB less
     l2            bytes of L2 cache
     links         number of NVLink links
-    accelerated   has architecture-specific instructions (the `a` of sm_90a)
     """
 
     name: str
@@ -32,7 +31,6 @@ class Target:
     shared: int = 233472
     l2: int = 52428800
     links: int = 18
-    accelerated: bool = True
 
 
 TARGETS = {
@@ -47,7 +45,6 @@ TARGETS = {
         shared=167936,
         l2=41943040,
         links=12,
-        accelerated=False,
     ),
 }
 
@@ -132,7 +129,8 @@ def text(name):
     """XLA's description of a GPU."""
     target, chip = TARGETS[name], hardware.CHIPS[name]
     major, minor = chip.capability
-    feature = 'ACCELERATED_FEATURES' if target.accelerated else 'NONE'
+    # Architecture-specific instructions, the `a` of sm_90a.
+    feature = 'ACCELERATED_FEATURES' if major >= 9 else 'NONE'
     return _TEXT.format(
         target=target,
         chip=chip,

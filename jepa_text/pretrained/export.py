@@ -213,7 +213,8 @@ def _sample(model, ends):
 def _logits(encoder, model, tied, batch):
     """Float32 logits, or hidden states without a head, at all real positions."""
     # A model that is read back has the same encoder, so it is compiled once.
-    run = heads.compiled_logits(encoder.clone(dtype='float32'), tied, model.causal)
+    head, encoder = heads.lm_head(encoder, tied), encoder.clone(dtype='float32')
+    run = heads.compiled_logits(encoder, head, model.causal)
     return np.asarray(run(model.params, *batch))[batch[1] > 0]
 
 

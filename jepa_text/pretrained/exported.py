@@ -60,16 +60,11 @@ def obstacle(kind, model):
 
 def head_of(kind, params):
     """The TaskHead of a kind; `params` are those of its head."""
-    described = saved.kind_section(kind)
-    if kind.name in ('labels', 'scores'):
-        names = tuple(map(str, kind.labels)) if kind.name == 'labels' else ('score',)
-        is_score = kind.name == 'scores'
-        head = task_head.TaskHead('sequence', params, names, kind.pool, kind.act)
-        return dataclasses.replace(head, is_score=is_score, described=described)
-    what, names = 'token', getattr(kind, 'labels', MARKS)
-    if kind.name == 'spans' and kind.learn == 'ends':
-        what, names = 'question', ('start', 'stop')
-    return task_head.TaskHead(what, params, names, act=kind.act, described=described)
+    form, is_score = form_of(kind), kind.name == 'scores'
+    names = ('start', 'stop') if form == 'question' else getattr(kind, 'labels', MARKS)
+    names = ('score',) if is_score else tuple(map(str, names))
+    how = getattr(kind, 'pool', 'mean'), kind.act, is_score, saved.kind_section(kind)
+    return task_head.TaskHead(form, params, names, *how)
 
 
 def kind_of(head):

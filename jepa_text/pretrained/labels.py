@@ -54,9 +54,6 @@ class _TextKind(PooledKind):
             for index, ((ids, _), value) in enumerate(zip(reader.encode(texts), values))
         ]
 
-    def _head(self, encoder, classes):
-        return base.head(encoder, classes, self.act, self.dropout)
-
 
 @dataclasses.dataclass(frozen=True)
 class Labels(_TextKind):
@@ -77,7 +74,7 @@ class Labels(_TextKind):
         return {'label': np.int32(base.label_index(self.labels, value))}
 
     def modules(self, encoder):
-        return self._head(encoder, len(self.labels))
+        return base.head(encoder, len(self.labels), self.act, self.dropout)
 
     def loss(self, outputs_BC, batch):
         return base.cross_entropy(outputs_BC, batch['label'])
@@ -109,7 +106,7 @@ class Scores(_TextKind):
         return {} if value is None else {'score': np.float32(value)}
 
     def modules(self, encoder):
-        return self._head(encoder, 1)
+        return base.head(encoder, 1, self.act, self.dropout)
 
     def loss(self, outputs_B1, batch):
         is_row_B = batch['segment_ids'].any(axis=1)

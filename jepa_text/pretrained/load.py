@@ -247,7 +247,7 @@ def _model(config, tokenizer, meta, phase, name):
     encoder = {**config['model'], 'attention': 'auto'}
     phases = _of_now(config['phases'], 'phases')
     own = phases[phase]
-    encoder = stack.with_theta(encoder, own.get('rope_theta'))
+    encoder = stack.changed(encoder, {'rope_theta': own.get('rope_theta')})
     encoder = resolve.build('models', encoder, vocab_size=tokenizer.vocab_size)
     length = section.changed(config['data'], own.get('data'))['row_length']
     total = config.get('steps') or meta.get('steps')

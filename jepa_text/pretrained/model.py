@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.data import batching, tokenizers, truncation
-from jepa_text.models import memo, pooling
+from jepa_text.models import heads, memo, pooling
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
 from jepa_text.pretrained import base, prediction, saved
@@ -161,11 +161,14 @@ class Pretrained:
                 f'{text!r} begins with <mask>, which {self.name or "the model"} predicts '
                 'from the token before it: put some text before it.'
             )
-        fill, devices = sharding.on_rows(self._probabilities, self.params)
-        probabilities_BLV = fill(self.params, *self.pad([ids], devices))
+        encoder, head = self.network.encoder, self.network.modules['lm_head']
+        run = heads.compiled_logits(encoder, head, self.causal)
+        run, devices = sharding.on_rows(run, self.params)
+        logits_BLV = run(self.params, *self.pad([ids], devices))
         answers = []
         for position in np.flatnonzero(ids == tokenizer.mask_id):
-            probabilities_V = np.asarray(probabilities_BLV)[0, position - self.shift]
+            logits_V = logits_BLV[0, position - self.shift].astype(jnp.float32)
+            probabilities_V = np.asarray(jax.nn.softmax(logits_V))
             order_V = np.argsort(-probabilities_V, kind='stable')
             # An embedding may have more rows than there are tokens.
             known = (i for i in order_V if tokenizer.backend.id_to_token(int(i)))
@@ -259,7 +262,7 @@ class Pretrained:
         Raises ValueError for a text without tokens.
         """
         _check_text('text', text)
-        return self._row(text, self.tokenizer.encode(text))
+        return _row(prediction.reader(self), text, self.tokenizer.encode(text))
 
     def rows(self, texts):
         """`row` of each text, tokenized together.
@@ -270,28 +273,16 @@ class Pretrained:
         for number, text in enumerate(texts):
             # The tokenizer would read a tuple of two texts as a single row.
             _check_text(f'texts[{number}]', text)
-        ids = self.tokenizer.encode_many(texts)
-        cut = sum(len(each) > self._room for each in ids)
-        truncation.warn(self.name, cut, len(ids), self.length)
-        return [self._row(text, each) for text, each in zip(texts, ids)]
-
-    def _row(self, text, ids):
-        begin, end = self.ends()
-        ids = ids[: self._room]
-        if not len(ids):
-            raise ValueError(f'the text {text!r} has no tokens to encode.')
-        return np.concatenate([begin, ids, end]).astype(np.int32)
+        reader, ids = prediction.reader(self), self.tokenizer.encode_many(texts)
+        rows = [_row(reader, text, each) for text, each in zip(texts, ids)]
+        truncation.warn(self.name, reader.counts['cut'], len(ids), self.length)
+        return rows
 
     def cut_at(self, text):
         """The number of characters of a text that its row contains; None if all."""
         encoding = self.tokenizer.backend.encode(text, add_special_tokens=False)
-        is_cut = len(encoding.ids) > self._room
-        return encoding.offsets[self._room - 1][1] if is_cut else None
-
-    @property
-    def _room(self):
-        """The number of tokens of a text that a row contains."""
-        return self.length - sum(map(len, self.ends()))
+        room = prediction.reader(self).room
+        return encoding.offsets[room - 1][1] if len(encoding.ids) > room else None
 
     def pad(self, rows, batch_size, length=None):
         """tokens, segment_ids, positions [B, L]; segment 1 is a row, 0 padding.
@@ -311,11 +302,6 @@ class Pretrained:
         encoder, special_ids = self.network.encoder, tuple(self.tokenizer.special_ids)
         reading = encoder, self.causal, special_ids
         return functools.cache(functools.partial(_encoding, *reading))
-
-    @functools.cached_property
-    def _probabilities(self):
-        network = self.network
-        return _probabilities_of(network.encoder, network.modules['lm_head'], self.causal)
 
 
 class _Rest:
@@ -345,6 +331,12 @@ def _check_text(name, text):
         raise ValueError(f'{name}={text!r} is not a text, but a {kind}: give a string.')
 
 
+def _row(reader, text, ids):
+    if not len(ids):
+        raise ValueError(f'the text {text!r} has no tokens to encode.')
+    return reader.with_specials(ids)
+
+
 def _shown(tokenizer, i):
     """The text of a token; the name of one without text, such as `<reserved_1>`."""
     return tokenizer.decode([i]) or tokenizer.backend.id_to_token(int(i))
@@ -365,16 +357,3 @@ def _encoding(encoder, causal, special_ids, layer, pool):
         return pooling.POOLINGS[pooling.base(pool)](hidden_BLD, valid_BL)
 
     return jax.jit(encode)
-
-
-@memo.memoize
-def _probabilities_of(encoder, head, causal):
-    def probabilities(params, *batch):
-        variables = {'params': params['encoder']}
-        hidden_BLD = encoder.apply(variables, *batch, causal=causal)
-        embedding_VD = params['encoder']['embedding']
-        variables = {'params': params['lm_head']}
-        logits_BLV = head.apply(variables, hidden_BLD, embedding_VD)
-        return jax.nn.softmax(logits_BLV.astype(jnp.float32))
-
-    return jax.jit(probabilities)

@@ -96,13 +96,11 @@ def _objective_section(model):
 
 
 def check_free(folder):
-    """The folder as a path; raises FileExistsError if it has a saved model."""
-    folder = Path(folder)
+    """Raises FileExistsError if a folder has a saved model."""
     if is_saved(folder):
         raise FileExistsError(
             f'{folder} contains a fine-tuned model: give another --workdir, or delete it.'
         )
-    return folder
 
 
 def is_saved(folder):

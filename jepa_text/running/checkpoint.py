@@ -13,7 +13,6 @@ import shutil
 import threading
 
 import jax
-import numpy as np
 import orbax.checkpoint as ocp
 
 from jepa_text.files import addresses, checksums
@@ -113,7 +112,7 @@ class Checkpointer:
         """
         self.wait()
         steps = processes.on_first(lambda: restore.steps(self.folder), 'the checkpoints')
-        damaged, step = [], _from_first(max(steps or (), default=None))
+        damaged, step = [], processes.from_first(max(steps or (), default=None))
         while step is not None:
             try:
                 state, meta = read(self.folder, step, abstract_of)
@@ -122,7 +121,7 @@ class Checkpointer:
                 restore.warn(self.folder / str(step), error)
                 damaged.append(error)
             older = [s for s in steps or () if s < step]
-            step = _from_first(max(older, default=None))
+            step = processes.from_first(max(older, default=None))
         else:
             if damaged:
                 raise exits.ConfigError(
@@ -209,7 +208,7 @@ class Checkpointer:
                 free = shutil.disk_usage(self.folder).free
             except OSError as error:
                 _log.warning('The free space in %s is unknown: %s.', self.folder, error)
-        if not _from_first(int(free < needed)):
+        if not processes.from_first(int(free < needed)):
             return None
         return _full(
             f'Step {step} cannot be saved in {self.folder}: it needs '
@@ -308,9 +307,3 @@ def _is_full(error):
     return getattr(error, 'errno', None) in codes or any(
         f"os_error_code='{code}'" in str(error) for code in codes
     )
-
-
-def _from_first(number):
-    """Broadcasts the number of process 0; None stays None."""
-    number = int(processes.from_first(np.int32(-1 if number is None else number)))
-    return None if number < 0 else number

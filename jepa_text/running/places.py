@@ -59,8 +59,13 @@ def opened(place, is_run=False):
     sent. In a job of several processes each has a folder of its own, and sends what it
     has written. Raises ValueError for another address.
     """
-    if '://' in str(place):
-        check_writable('The workdir', str(place))
+    if '://' in str(place) and not str(place).startswith(_WRITABLE):
+        raise ValueError(
+            f'The workdir={str(place)!r} is an address with unsupported protocol '
+            f'{str(place).partition("://")[0]}://, to which no checkpoints can be '
+            'written. Use a folder, an address on gs://, or mount the bucket with rclone '
+            '(in SkyPilot, mode: MOUNT_CACHED) and give the path of the mount.'
+        )
     text = addresses.location('The workdir', place)
     if not addresses.is_address(text):
         yield Place(text)
@@ -74,18 +79,6 @@ def opened(place, is_run=False):
             yield remote
         finally:
             remote.send()
-
-
-def check_writable(what, address):
-    """Raises ValueError for an address that cannot be a workdir."""
-    if not address.startswith(_WRITABLE):
-        protocol = address.partition('://')[0]
-        raise ValueError(
-            f'{what}={address!r} is an address with unsupported protocol {protocol}://, '
-            'to which no checkpoints can be written. Use a folder, an address on gs://, '
-            'or mount the bucket with rclone (in SkyPilot, mode: MOUNT_CACHED) and give '
-            'the path of the mount.'
-        )
 
 
 def model_folder(what, place, step=None):

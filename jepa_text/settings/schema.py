@@ -44,11 +44,6 @@ def field(default=REQUIRED, doc='', **rules):
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def section(kind, doc=''):
-    """Returns a field that is a section of its own, and is optional."""
-    return dataclasses.field(metadata={'doc': doc, 'section': kind})
-
-
 def plain(config):
     """Converts a config, such as a ConfigDict, to plain dicts, lists and numbers.
 
@@ -122,8 +117,6 @@ def as_dict(instance):
 
 def default_of(field):
     """Returns the default of a field as plain values, or REQUIRED if it has none."""
-    if 'section' in field.metadata:
-        return {}
     if field.default_factory is not REQUIRED:
         return field.default_factory()
     return field.default

@@ -65,9 +65,9 @@ class Config(settings.Shared):
     seeds: tuple[int, ...] = schema.field(
         (), 'seeds of each run; a run may have its own `seeds`', minimum=0
     )
-    engine: Options = schema.section(Options, 'where members run')
-    study: Measured = schema.section(Measured, 'what is measured for each run')
-    report: papers.Reported = schema.section(papers.Reported, 'what is compared')
+    engine: Options = schema.field({}, 'where members run')
+    study: Measured = schema.field({}, 'what is measured for each run')
+    report: papers.Reported = schema.field({}, 'what is compared')
     examine: dict = schema.field(
         {}, '{name: config of `evaluate` without models} for all members'
     )

@@ -8,7 +8,7 @@ import jax
 
 from jepa_text.data import data_position
 from jepa_text.data.rows import row_folder
-from jepa_text.files import addresses, paths
+from jepa_text.files import addresses
 from jepa_text.parallel import hardware, processes, signals
 from jepa_text.running import (
     checkpoint,
@@ -36,7 +36,6 @@ def recipe_of(config, folder, stack, evaluations=()):
     Raises ValueError for an invalid config and for a workdir of another config.
     """
     config = settings.plain(config)
-    paths.local('The workdir', folder)
     guard = stack.enter_context(watchdog.Watchdog(**config['watchdog']))
     with processes.fail_together('the config'):
         numerics.check()

@@ -14,7 +14,7 @@ from jepa_text.parallel import hardware, sharding
 from jepa_text.running import checkpoint as checkpoints
 from jepa_text.running import watchdog as watchdogs
 from jepa_text.settings import ranges, resolve, schema
-from jepa_text.settings.schema import field, section
+from jepa_text.settings.schema import field
 from jepa_text.training import heldout
 
 # Arguments of objectives that the program passes.
@@ -164,7 +164,7 @@ class Shared:
     prepare: reads.Prepare | None = field(
         None, 'makes rows from text if they are missing'
     )
-    data: reads.Config = section(reads.Config, 'how rows are read and batched')
+    data: reads.Config = field({}, 'how rows are read and batched')
     model: dict = field(
         {}, 'the encoder, as dict(name=...)', folder='models', given=('vocab_size',)
     )
@@ -182,23 +182,17 @@ class Shared:
         'consecutive non-finite steps after which the run stops, at a line of metrics',
         minimum=1,
     )
-    mesh: sharding.Config = section(
-        sharding.Config, 'how devices share the work (parallelism)'
-    )
+    mesh: sharding.Config = field({}, 'how devices share the work (parallelism)')
     log_every_steps: int = field(10, 'steps between lines of metrics', minimum=1)
-    telemetry: diagnostics.Config = section(diagnostics.Config, 'signs of collapse')
-    evaluate: heldout.Config = section(heldout.Config, 'losses on held-out rows')
-    geometry: Geometry = section(Geometry, 'geometry of held-out vectors during training')
-    checkpoint: checkpoints.Config = section(
-        checkpoints.Config, 'which checkpoints are saved and kept'
-    )
-    watchdog: watchdogs.Config = section(watchdogs.Config, 'stops a run that hangs')
+    telemetry: diagnostics.Config = field({}, 'signs of collapse')
+    evaluate: heldout.Config = field({}, 'losses on held-out rows')
+    geometry: Geometry = field({}, 'geometry of held-out vectors during training')
+    checkpoint: checkpoints.Config = field({}, 'which checkpoints are saved and kept')
+    watchdog: watchdogs.Config = field({}, 'stops a run that hangs')
     profile_steps: tuple[int, ...] = field(
         (0, 0), 'first and last step of a trace; (0, 0): none', minimum=0
     )
-    plan: hardware.Options = section(
-        hardware.Options, 'hardware and assumptions of `plan`'
-    )
+    plan: hardware.Options = field({}, 'hardware and assumptions of `plan`')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

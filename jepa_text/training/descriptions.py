@@ -125,5 +125,6 @@ def attention_backend(recipe, phase):
     order_BL = ids_BL if attends == 'rows' else None
     params = recipe.shapes(phase).params
     call = functools.partial(phase.network.apply, 'encoder', causal=attends == 'causal')
-    with jax.set_mesh(recipe.mesh):
-        return attend.explain_call(call, params, ids_BL, ids_BL, ids_BL, order_BL)
+    with jax.set_mesh(recipe.mesh), attend.record_requests() as record:
+        jax.eval_shape(call, params, ids_BL, ids_BL, ids_BL, order_BL)
+    return [attend.explain(*pair) for pair in record.items()]

@@ -62,9 +62,7 @@ def scorings(networks, rate=0.15):
     by_name = {}
     for network in reversed(networks):
         if token := network.objective.token_objective:
-            by_name = by_name | {
-                k: v for k, v in token.scorings(rate).items() if k not in by_name
-            }
+            by_name |= token.scorings(rate) | by_name
     if not any('lm_head' in network.modules for network in networks):
         return {}
     # All runs are also scored by these, so that they can be compared. A head that
@@ -72,7 +70,7 @@ def scorings(networks, rate=0.15):
     common = {'clm': {'name': 'clm'}}
     if 'mntp' not in by_name:
         common = {'mlm': {'name': 'mlm', 'rate': rate}, **common}
-    return by_name | {k: section for k, section in common.items() if k not in by_name}
+    return by_name | common | by_name
 
 
 def make(recipe, section):

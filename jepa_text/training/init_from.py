@@ -42,8 +42,6 @@ from jepa_text.training import switches
 from jepa_text.training.config import InitFrom
 
 FILE = 'init_from.json'
-# Options of a model that may be lists, with one value per layer.
-BY_LAYER = ('rope_theta', 'window')
 TOKEN_OBJECTIVES = ('clm', 'mlm', 'mntp')
 
 
@@ -73,7 +71,7 @@ def describe(source):
     phase = restore.meta(folder / 'checkpoints', step)['phase']
     theta = saved['phases'][phase].get('rope_theta')
     return {
-        'model': stack.with_theta(saved['model'], theta),
+        'model': stack.changed(saved['model'], {'rope_theta': theta}),
         'tied': 'output' not in model.params.get('lm_head', {}),
         'family': checksums.read_json(record)['family'] if record.is_file() else None,
         'has_head': 'lm_head' in model.params,
@@ -93,25 +91,10 @@ def inferred(source, model, phases, folder):
         if not recorded and jax.process_index() == 0:
             print(f'init_from: {source.path} has no LM head; a new one is trained.')
     if 'name' not in model:
-        changes = {key: value for key, value in model.items() if value is not None}
-        model = _changed(start['model'], changes)
+        model = stack.changed(start['model'], model)
     tied = functools.partial(_with_tied, tied=start['tied'])
     phases = [{**phase, 'objective': tied(phase['objective'])} for phase in phases]
     return {'model': model, 'phases': phases, 'init_from': schema.as_dict(source)}
-
-
-def _changed(section, changes):
-    """Returns the model section with changes.
-
-    Of a list with one value per layer, a single number changes all values except None,
-    which stands for no position embedding or window.
-    """
-    changed = {**section, **changes}
-    for key in BY_LAYER:
-        listed, new = section.get(key), changes.get(key)
-        if isinstance(listed, list | tuple) and isinstance(new, int | float):
-            changed[key] = [value if value is None else new for value in listed]
-    return changed
 
 
 def _with_tied(section, tied):

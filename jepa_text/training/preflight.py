@@ -1,11 +1,5 @@
 """What is checked and counted before a run starts, on shapes only: nothing is computed.
 
-    batch_size, context, lr_multipliers     the sizes fit the mesh
-    rows                          what will be prepared fits the config
-    returned_*, user_code_of       an objective or encoder of the user's module can be
-                                  trained
-    cost                          the FLOPs of a step
-
 A run that cannot end well fails when it begins, not hours later.
 """
 
@@ -37,7 +31,8 @@ def batch_size(recipe):
             prefix = f'phases[{phase.index}].' if phase.section.get('data') else ''
             raise ValueError(
                 f'{prefix}data.batch_size={phase.batch_size} is not a multiple of {ways} '
-                f'(mesh data x fsdp) x {accumulate} (accumulate). Change one of them.'
+                f'(mesh data x fsdp) x {accumulate} (accumulate). Change one of '
+                'them, or the number of devices.'
             )
 
 
@@ -92,10 +87,10 @@ def returned_encoder(section, encoder):
         )
 
 
-def user_code_of(recipe, phase, model):
+def user_code_of(recipe, phase):
     """Raises UserCodeError if the loss of a phase, which a user's objective or encoder
-    takes part in, cannot be differentiated, or the phase cannot say how it is scored.
-    `model` is the section of the encoder."""
+    takes part in, cannot be differentiated, or the phase cannot say how it is scored."""
+    model = recipe.settings.model
     modules = resolve.user_modules([phase.section['objective'], model])
     if modules:
         with resolve.user_faults(modules):

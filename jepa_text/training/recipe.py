@@ -214,7 +214,7 @@ def outline(config, mesh=None, vocab_size=None, tokenizer=None):
     )
     preflight.context(recipe)
     for phase in recipe.phases:
-        preflight.user_code_of(recipe, phase, parsed.model)
+        preflight.user_code_of(recipe, phase)
     return recipe
 
 
@@ -233,7 +233,7 @@ def _phases(config, parsed, total, tokenizer, optimizer):
             steps=stop - start,
         )
         preflight.returned_objective(section['objective'], objective)
-        model = stack.with_theta(parsed.model, section.get('rope_theta'))
+        model = stack.changed(parsed.model, {'rope_theta': section.get('rope_theta')})
         encoder = resolve.build('models', model, vocab_size=tokenizer.vocab_size)
         preflight.returned_encoder(model, encoder)
         with resolve.user_faults(resolve.user_modules(section['objective'])):

@@ -18,7 +18,7 @@ from jepa_text.hf.named_tokenizer import FILE
 from jepa_text.report import rows_page, tokenizer_pages
 from jepa_text.running import places
 from jepa_text.settings import schema
-from jepa_text.settings.schema import field, section
+from jepa_text.settings.schema import field
 
 REPORT = 'report.json'
 MIN_HELDOUT_BYTES = 10_000  # fewer bytes of held-out text are not representative
@@ -58,8 +58,8 @@ class Config:
         "an existing tokenizer: a tokenizer.json or its folder, 'hf:NAME[@REVISION]', or "
         "a SentencePiece .model; '': train one",
     )
-    train: Training = section(Training, 'training, if `tokenizer` is empty')
-    sample: Sample = section(Sample, 'sample of the source, by hashes of texts')
+    train: Training = field({}, 'training, if `tokenizer` is empty')
+    sample: Sample = field({}, 'sample of the source, by hashes of texts')
     compare: tuple[str, ...] = field((), 'other tokenizers to measure on the same text')
 
 

@@ -122,8 +122,6 @@ def test_invalid_poolings_and_layers_are_rejected(model, call, words, tmp_path):
     call = dict(texts=TEXTS, folder=tmp_path) | call
     with pytest.raises(ValueError, match=words):
         features.extract(model, **call)
-    with pytest.raises(ValueError, match='no features 9/mean'):
-        features.extract(model, TEXTS, tmp_path).vectors(9, 'mean')
 
 
 def test_controls_are_independent_of_training(model):

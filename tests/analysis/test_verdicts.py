@@ -133,8 +133,3 @@ def exactly(value):
 )
 def test_control_explains_what_it_reaches(control, higher, p, kind):
     assert findings.conclusion(FOUND, control, higher, p) == kind
-
-
-def test_a_verdict_needs_finite_values():
-    with pytest.raises(ValueError, match='finite'):
-        findings.conclusion(FOUND, exactly(np.nan))

@@ -99,11 +99,11 @@ def test_parts_with_different_tokenizers_are_rejected(folder, tmp_path):
     source = {'name': 'text', 'path': folder / 'text.txt', 'heldout_every': 9}
     prepare.prepare(source, own, tmp_path / 'small', row_length=tiny.LENGTH)
     parts = [*both(folder), dict(folder=str(tmp_path / 'small'))]
-    with pytest.raises(ValueError, match='different tokenizers, of 2048 and 300 entries'):
+    with pytest.raises(ValueError, match='another tokenizer'):
         made(config(folder, mixture=parts))
     # Also across two phases.
     second = dict(objective=dict(name='mlm'), data=dict(folder=str(tmp_path / 'small')))
-    with pytest.raises(ValueError, match='different tokenizers'):
+    with pytest.raises(ValueError, match='another tokenizer'):
         made(config(folder, phases=(dict(MLM, fraction=0.5), second)))
 
 

@@ -388,7 +388,7 @@ def test_auto_chooses_the_fastest_supported_backend():
     assert attention.choose('pallas', HOPPER) == 'pallas'
 
 
-def test_explain_call_covers_all_attention_of_a_function():
+def test_all_attention_of_a_function_is_recorded():
     ids = jax.ShapeDtypeStruct((2, 12), jnp.int32)
     q = jax.ShapeDtypeStruct((2, 12, 4, 8), jnp.float32)
 
@@ -396,7 +396,9 @@ def test_explain_call_covers_all_attention_of_a_function():
         once = attention.attend(q, q, q, ids, ids, causal=False, backend='blockwise')
         return attention.attend(once, q, q, ids, causal=True, window=3)
 
-    assert attention.explain_call(both, q, ids) == [
+    with attention.record_requests() as record:
+        jax.eval_shape(both, q, ids)
+    assert [attention.explain(*pair) for pair in record.items()] == [
         'attention blockwise (blockwise): cpu, float32, 2 x 12, 4 heads of 8 on 4, '
         'bidirectional, with an order per row',
         'attention xla (auto): cpu, float32, 2 x 12, 4 heads of 8 on 4, causal within 3',

@@ -100,6 +100,21 @@ def test_invalid_settings_are_rejected(tmp_path, changes, words):
     assert not (tmp_path / 'benchmark.json').exists()
 
 
+@pytest.mark.parametrize(
+    'other',
+    [
+        dict(optimizer=dict(name='muon')),
+        dict(accumulate=2, rows=8),
+        dict(model=dict(name='modernbert', preset='tiny')),
+    ],
+)
+def test_what_the_peer_does_not_have_is_refused(other):
+    made = config('peer', compile=False).to_dict()
+    named = dict(name='x', side='transformers', objective=dict(name='mlm'))
+    with pytest.raises(ValueError, match='the side of transformers has adamw'):
+        worker.make(benchmark.resolve_case(made, named | other))
+
+
 @pytest.mark.peer
 def test_peer_uses_the_same_batches(tmp_path):
     pytest.importorskip('torch')

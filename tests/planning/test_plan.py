@@ -209,7 +209,7 @@ def test_phases_with_different_row_lengths():
     uneven = config | {'phases': [short, uneven]}
     # Devices of a study's tasks need not be those of the plan: only `plan` refuses.
     assert plan.make(uneven, options).phases[1].rows_at_once == 1
-    with pytest.raises(ValueError, match='12 rows per step are not a multiple of 8'):
+    with pytest.raises(ValueError, match='batch_size=12 is not a multiple of 8'):
         plan.plan(uneven | {'plan': config['plan'] | {'hardware': 'h100:8'}})
 
 
@@ -297,7 +297,7 @@ def test_command_needs_no_workdir_and_has_flags(capsys):
     ('flag', 'words'),
     [
         ('--hardware=v9', "hardware='v9'"),
-        ('--hardware=h100:7', '1152 rows per step are not a multiple of 7'),
+        ('--hardware=h100:7', 'batch_size=1152 is not a multiple of 7'),
         ('--mfu=40', 'plan.mfu=40 must be a number above 0 and at most 1'),
         ('--price=-1', 'dollars_per_chip_hour=-1'),
         ('--config.plan.vocab_size=0', 'The size of the vocabulary is unknown'),

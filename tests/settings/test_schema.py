@@ -6,7 +6,7 @@ import ml_collections
 import pytest
 
 from jepa_text.settings import config_file, ranges, schema
-from jepa_text.settings.schema import field, section
+from jepa_text.settings.schema import field
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,7 @@ class Root:
     name: str = field('x', 'shown')
     rate: float | dict = field(0.5, 'by step', above=0)
     made: dict = field({'name': 'adamw', 'b1': 0.9}, 'a file')
-    inner: Inner = section(Inner, 'within')
+    inner: Inner = field({}, 'within')
     maybe: Inner | None = field(None, 'or not')
     many: tuple[Inner, ...] = field((), 'of them')
     steps: tuple[int, ...] = field((0, 0), 'from, to', minimum=0)

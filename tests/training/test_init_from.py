@@ -16,6 +16,7 @@ from test_hf_import import flat, tensors_of
 
 from jepa_text.data import prepare, tokenizers
 from jepa_text.hf import adapt
+from jepa_text.models import stack
 from jepa_text.optim import schedules
 from jepa_text.pretrained import export, load
 from jepa_text.running import restore, workdir
@@ -207,7 +208,7 @@ def test_tokens_are_matched_by_their_text(tmp_path):
 )
 def test_options_listed_by_layer_keep_those_without_any(changes, theta, window):
     section = dict(name='transformer', depth=2, rope_theta=[1e4, None], window=[None, 4])
-    made = init_from._changed(section, changes)
+    made = stack.changed(section, changes)
     assert (made['rope_theta'], made['window']) == (theta, window)
 
 

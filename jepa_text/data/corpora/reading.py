@@ -56,7 +56,7 @@ def lines(path, start=0, stop=None, strict=True):
     """
     for number, at, data in _raw_lines(path, start, stop):
         try:
-            yield number, _without_end(data.decode('utf-8'))
+            yield number, data.decode('utf-8').rstrip('\r\n')
         except UnicodeDecodeError as error:
             if not strict:
                 yield number, invalid_text.Bad(invalid_text.NOT_UTF8)
@@ -116,10 +116,6 @@ def _raw_lines(path, start=0, stop=None):
                 at += len(line)
 
 
-def _without_end(line):
-    return line.removesuffix('\n').removesuffix('\r')
-
-
 def records(path, is_tsv, strict=True, delimiter=','):
     """Yields (number of its last line, cells) of each record of a table, without blank
     lines.
@@ -133,7 +129,7 @@ def records(path, is_tsv, strict=True, delimiter=','):
         read = lines(path)
     else:
         read = (
-            (number, _without_end(data.decode('utf-8', 'surrogateescape')))
+            (number, data.decode('utf-8', 'surrogateescape').rstrip('\r\n'))
             for number, _, data in _raw_lines(path)
         )
     if is_tsv:

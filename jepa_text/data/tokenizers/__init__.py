@@ -247,7 +247,8 @@ def _parsed(text, optional):
     backend.encode_special_tokens = True
     vocabulary = backend.get_vocab(with_added_tokens=True)
     content = json.loads(text)
-    by_role = _marked_ids(content)
+    added = content.get('added_tokens') or []
+    by_role = {role: t['id'] for t in added for role in t.get(declared.MARK, ())}
     for role in NAMES:
         if role not in by_role:
             by_role[role] = _find(role, vocabulary, role in optional)
@@ -255,7 +256,7 @@ def _parsed(text, optional):
     if plain := _plain_roles(content, ids):
         return _parsed(json.dumps(plain, ensure_ascii=False), optional)
     added = backend.get_added_tokens_decoder().items()
-    _check(backend, content, ids)
+    _check(backend, vocabulary, content, ids)
     special_ids = {i for i, token in added if token.special} | {*ids.values()}
     special_ids -= {None}
     canonical = json.dumps(content, sort_keys=True, ensure_ascii=True)
@@ -269,10 +270,9 @@ def _parsed(text, optional):
     )
 
 
-def _check(backend, content, ids):
+def _check(backend, vocabulary, content, ids):
     """Raises ValueError for a vocabulary with ambiguous ids, far too many entries, or
     that encodes nothing. `ids` are {'mask_id': 3, ...}, None for missing tokens."""
-    vocabulary = backend.get_vocab(with_added_tokens=True)
     by_id = {}
     for token, i in vocabulary.items():
         if by_id.setdefault(i, token) != token:
@@ -310,21 +310,14 @@ def _check(backend, content, ids):
         raise ValueError(f'gives no tokens for {PROBE!r}. {remedy}')
 
 
-def _marked_ids(content):
-    added = content.get('added_tokens') or []
-    return {role: t['id'] for t in added for role in t.get(declared.MARK, ())}
-
-
 def _plain_roles(content, ids):
     """Returns the content with all tokens of roles made special, None if they are.
 
     Text with the name of an added token that is not special becomes that token.
     """
     added = content.get('added_tokens', [])
-    if all(token['special'] for token in added if token['id'] in ids.values()):
-        return None
     made = [t | {'special': t['special'] or t['id'] in ids.values()} for t in added]
-    return content | {'added_tokens': made}
+    return None if made == added else content | {'added_tokens': made}
 
 
 def _find(role, vocabulary, optional):

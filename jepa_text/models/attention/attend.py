@@ -292,11 +292,3 @@ def _set(variable, value):
         yield value
     finally:
         variable.reset(token)
-
-
-def explain_call(function, *args):
-    """Returns `explain` of all attention in a call of a function, which is traced but not
-    run: the arguments may be ShapeDtypeStructs."""
-    with record_requests() as record:
-        jax.eval_shape(function, *args)
-    return [explain(*pair) for pair in record.items()]
