@@ -44,7 +44,7 @@ CLASSES = [
     ('a.jsonl', [str(n) for n in range(11)], tuple(str(n) for n in range(11))),
     ('a.jsonl', [10, -1, 2.0], (-1, 2, 10)),
     ('a.csv', ['1.0', '0.0'], (0, 1)),
-    ('a.csv', ['007', '7'], ('007', '7')),
+    ('a{b}.csv', ['007', '7'], ('007', '7')),
     ('a.jsonl', [True, False], (False, True)),
     ('a.parquet', [True, False], (False, True)),
     ('a.csv', ['true', 'false'], (False, True)),

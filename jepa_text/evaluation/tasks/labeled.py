@@ -48,10 +48,7 @@ def make(
     """
     resolve.check_choice('labeled: kind', kind, KINDS)
     title = tables.stem(path)
-
-    def where(split):
-        return f'{title}, {split}, in {path}'
-
+    where = lambda split: f'{title}, {split}, in {path}'  # noqa: E731
     splits, names = _read(path, label, not labels, zero_shot)
     values = []
     for split, rows in zip(tasks.SPLITS, splits):
