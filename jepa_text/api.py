@@ -11,7 +11,7 @@ import os
 import re
 import tempfile
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +91,7 @@ def train(config: ConfigDict | dict, workdir: str | os.PathLike) -> Run:
 
 def evaluate(
     models: 'str | Run | Pretrained | Iterable[str | Run | Pretrained]',
-    tasks: str | Iterable[str],
+    tasks: str | dict | Iterable[str | dict],
     workdir: str | os.PathLike | None = None,
     **keys: Any,
 ) -> Any:
@@ -99,8 +99,10 @@ def evaluate(
     each model, task and metric.
 
     models     a loaded model, a Run, the name of one as `load` takes it, or several
-    tasks      a file of texts and labels, NAME, or NAME@PATH, or several
-    workdir    keeps the results, so that the same call continues; None: a temporary one
+    tasks      a file of texts and labels, NAME, NAME@PATH, or a section of the config, as
+               dict(name='labeled', path='x.csv', label='stars'), or several
+    workdir    keeps the results, so that the same call continues; None: a new folder in
+               that of temporary files
     keys       keys of the config, as in `config`: seeds=3, steps=200
 
     Columns: `low` and `high` are 95 % intervals over `seeds` at the `learning_rate` that
@@ -117,7 +119,7 @@ def evaluate(
 
 def analyze(
     models: 'str | Run | Pretrained | Iterable[str | Run | Pretrained]',
-    tasks: str | Iterable[str] = 'bundled',
+    tasks: str | dict | Iterable[str | dict] = 'bundled',
     workdir: str | os.PathLike | None = None,
     **keys: Any,
 ) -> Any:
@@ -143,12 +145,14 @@ def _examined(command, models, tasks, workdir, keys):
     """
     from jepa_text.evaluation.tasks import section_of
 
-    tasks = [tasks] if isinstance(tasks, str | os.PathLike) else tasks
+    tasks = [tasks] if isinstance(tasks, str | os.PathLike | Mapping) else tasks
+    sections = [x if isinstance(x, Mapping) else section_of(str(x)) for x in tasks]
     is_one = isinstance(models, str | os.PathLike | Run) or hasattr(models, 'save')
     with tempfile.TemporaryDirectory() as folder:
         names = [_named(model, folder) for model in ([models] if is_one else models)]
-        given = dict(models=names, tasks=[section_of(str(task)) for task in tasks])
-        yield config(command, **given, **keys), workdir or Path(folder, command)
+        given = dict(models=names, tasks=sections)
+        place = workdir or tempfile.mkdtemp(prefix=f'jepa_text-{command}-')
+        yield config(command, **given, **keys), place
 
 
 def _named(model, folder):

@@ -267,7 +267,10 @@ def usage(arguments):
     lines += [f'{command.summary.capitalize()}.', '', 'Flags:']
     lines += display.two_columns([(f'--{flag}', flags[flag]) for flag in flags], 16)
     if has_config:
-        lines += ['', 'Config keys with their defaults; set them as --config.KEY=VALUE:']
+        own = f', some of which configs/{name}.py changes' * (
+            name in config_file.shipped()
+        )
+        lines += ['', f'Config keys with their defaults{own}; set as --config.KEY=VALUE:']
         lines += display.help_lines(root_of(name, {}))
     return '\n'.join(
         [*lines, '', 'Example:', '', f'  jepa-text {name} {command.example}']

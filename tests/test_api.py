@@ -144,6 +144,11 @@ def test_names_may_contain_commas():
     with api._examined('evaluate', 'runs/a,b', ['own@c,d.csv'], None, {}) as (made, _):
         assert list(made.models) == ['runs/a,b']
         assert dict(made.tasks[0]) == {'name': 'own', 'path': 'c,d.csv'}
+    section = dict(name='labeled', path='c.csv', text='review', label='stars')
+    for tasks in (section, [section]):
+        with api._examined('evaluate', 'a', tasks, 'runs/exam', {}) as (made, folder):
+            assert [dict(task) for task in made.tasks] == [section]
+            assert folder == 'runs/exam'
 
 
 @pytest.mark.slow

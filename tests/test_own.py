@@ -236,6 +236,13 @@ FAULTS = [
     ('denoising', 'def scorings', 'def scoring', 'NotImplementedError: scorings'),
     ('rtd', 'return RTD(rate=rate', 'return RTD(rat=rate', r'in make\): TypeError'),
     ('rtd', 'Objective):', 'Objective:', 'SyntaxError'),
+    ('denoising', 'frozen=True, ', '', r'line \d+, in .*TypeError.*non-frozen'),
+    (
+        'model',
+        'return transformer.make(vocab_size=',
+        'import types; return types.SimpleNamespace(attention="auto", vocabulary=',
+        'it has no vocab_size',
+    ),
     ('model', 'return transformer', 'transformer', 'make returned NoneType.* no width'),
     (
         'model',

@@ -274,7 +274,7 @@ def _labels(task):
     if len(train) < 2:
         raise ValueError(
             f'{task.name}: all training examples have the class {min(train)!r}, but two '
-            'classes are needed. Choose another field, or increase `train`.'
+            'classes are needed. Choose another field, or more training examples.'
         )
     if not is_tags:
         return tasks.classes(task)

@@ -166,7 +166,7 @@ def _forward(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM):
         hidden_BMD, kernel, bias_V, weight_BM, labels_BM
     )
     d_kernel = d_kernel.astype(kernel_DV.dtype)
-    d_weight_BM = _value(layout, losses)
+    d_weight_BM = _value(layout, losses).astype(weight_BM.dtype)
     slopes = d_hidden_BMD, d_kernel, d_bias_V, d_weight_BM
     # Rounded only once, after the last product; the empty array carries the dtype.
     return (_sum(layout, weight_BM, losses), tuple(losses)), (slopes, hidden_BMD[:0])

@@ -62,7 +62,8 @@ def info_nce(
     This is one direction of SimCLR's loss (arXiv 2002.05709, equation 1), after CPC
     (arXiv 1807.03748). Each position where `where_N` is true is an anchor. Its negatives
     are the targets of all other true positions or, if `negatives_S` is given, of those at
-    these indices. False positions are neither anchors nor negatives: their loss is 0, and
+    these indices, of which those outside 0 to N - 1 are left out. False positions are
+    neither anchors nor negatives: their loss is 0, and
     their values affect neither results nor gradients. Memory grows with N^2, or N S.
 
     >>> x_ND, where_N = jnp.eye(3), jnp.array([True, True, False])
@@ -79,7 +80,8 @@ def info_nce(
     own_N1 = jnp.sum(prediction_ND * target_ND, axis=-1, keepdims=True) / temperature
     scores_NS = prediction_ND @ target_ND[negatives_S].T / temperature
     is_self_NS = jnp.arange(len(where_N))[:, None] == negatives_S[None, :]
-    scores_NS = jnp.where(where_N[negatives_S][None] & ~is_self_NS, scores_NS, -jnp.inf)
+    is_one_S = (negatives_S >= 0) & (negatives_S < len(where_N)) & where_N[negatives_S]
+    scores_NS = jnp.where(is_one_S[None] & ~is_self_NS, scores_NS, -jnp.inf)
     # The positive score is always finite, so the logsumexp of a false row is, too.
     all_NS = jnp.concatenate([own_N1, scores_NS], axis=1)
     loss_N = jax.nn.logsumexp(all_NS, axis=-1) - own_N1[:, 0]

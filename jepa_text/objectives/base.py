@@ -231,9 +231,10 @@ class TokenObjective(Objective):
         return {'lm_head': lm_head(encoder, self.tied)}
 
     def counts(self, batch):
-        counts = {'tokens': jnp.sum(batch['loss_mask'])}
+        # Of a row with more than `capacity`, the rest is not scored.
+        of_row_B = jnp.minimum(jnp.sum(batch['loss_mask'], axis=1), self.capacity)
+        counts = {'tokens': jnp.sum(of_row_B)}
         if PART in batch:
-            of_row_B = jnp.sum(batch['loss_mask'], axis=1)
             counts['of_parts'] = jnp.sum(jnp.where(batch[PART].T, of_row_B, 0), axis=1)
         return counts
 

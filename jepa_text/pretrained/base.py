@@ -59,9 +59,12 @@ class Reader:
         backend, texts = self.tokenizer.backend, list(texts)
         with tokenizers.valid_unicode(texts):
             encodings = backend.encode_batch(texts, add_special_tokens=False)
-        for text, encoding in zip(texts, encodings):
+        for number, (text, encoding) in enumerate(zip(texts, encodings)):
             if not encoding.ids and not (allow_empty and self.begin + self.end):
-                raise ValueError(f'the text {text!r} has no tokens to encode.')
+                raise ValueError(
+                    f'text {number} of {len(texts)}, from 0: the text {text!r} has no '
+                    'tokens to encode: leave it out.'
+                )
         return [
             (np.array(item.ids, np.int32), np.array(item.offsets).reshape(-1, 2))
             for item in encodings
@@ -127,13 +130,16 @@ def unlabeled(kind, first, second=None):
         raise ValueError('The model produces vectors: use encode, not predict.')
     if kind.name == 'tags' and second is not None:
         raise ValueError('Tags are for lists of words, without second texts.')
-    for text in (*first, *(second or ())):
+    for number, text in (*enumerate(first), *enumerate(second or ())):
         is_valid = isinstance(text, str)
         if kind.name == 'tags':
             is_valid = not is_valid and all(isinstance(word, str) for word in text)
         if not is_valid:
             wanted = 'list of words' if kind.name == 'tags' else 'text'
-            raise ValueError(f'{kind.name} need a {wanted} per example, not {text!r}.')
+            raise ValueError(
+                f'{kind.name} need a {wanted} per example, not {text!r}, as example '
+                f'{number}, from 0.'
+            )
     return Unlabeled(first, second)
 
 

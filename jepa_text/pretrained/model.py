@@ -262,7 +262,7 @@ class Pretrained:
         Raises ValueError for a text without tokens.
         """
         _check_text('text', text)
-        return _row(prediction.reader(self), text, self.tokenizer.encode(text))
+        return _row(prediction.reader(self), 'text', text, self.tokenizer.encode(text))
 
     def rows(self, texts):
         """`row` of each text, tokenized together.
@@ -274,7 +274,10 @@ class Pretrained:
             # The tokenizer would read a tuple of two texts as a single row.
             _check_text(f'texts[{number}]', text)
         reader, ids = prediction.reader(self), self.tokenizer.encode_many(texts)
-        rows = [_row(reader, text, each) for text, each in zip(texts, ids)]
+        rows = [
+            _row(reader, f'texts[{number}]', text, each)
+            for number, (text, each) in enumerate(zip(texts, ids))
+        ]
         truncation.warn(self.name, reader.counts['cut'], len(ids), self.length)
         return rows
 
@@ -331,9 +334,11 @@ def _check_text(name, text):
         raise ValueError(f'{name}={text!r} is not a text, but a {kind}: give a string.')
 
 
-def _row(reader, text, ids):
+def _row(reader, name, text, ids):
     if not len(ids):
-        raise ValueError(f'the text {text!r} has no tokens to encode.')
+        raise ValueError(
+            f'{name}: the text {text!r} has no tokens to encode: leave it out.'
+        )
     return reader.with_specials(ids)
 
 

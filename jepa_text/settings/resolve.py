@@ -92,12 +92,12 @@ def make_of(what, name):
     """
     try:
         module = importlib.import_module(name)
-    except (ImportError, TypeError) as error:
-        raise ValueError(
-            f'{what}: the module {name!r} cannot be imported: {error}. Install it, or '
-            'add its folder to PYTHONPATH.'
-        ) from error
-    except Exception:
+    except Exception as error:
+        if isinstance(error, ImportError) or name.startswith('.'):
+            raise ValueError(
+                f'{what}: the module {name!r} cannot be imported: {error}. Install it, '
+                'or add its folder to PYTHONPATH.'
+            ) from error
         with user_faults([name]):
             raise
     if not callable(getattr(module, 'make', None)):

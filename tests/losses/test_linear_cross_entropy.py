@@ -90,8 +90,10 @@ def test_bfloat16_accumulates_in_float32():
     found = form(hidden, kernel, labels, weights(labels))[1]
     assert {x.dtype for x in found} == {jnp.dtype('float32')}
     close(found, plain(*exact, labels, weights(labels))[1])
+    weight = jnp.bfloat16(weights(labels))
+    slopes = gradients(form, hidden, kernel, labels, weight)
+    assert [x.dtype for x in slopes] == [jnp.bfloat16, jnp.float32, jnp.bfloat16]
     slopes = gradients(form, hidden, kernel, labels)[:2]
-    assert [x.dtype for x in slopes] == [jnp.bfloat16, jnp.float32]
     for ours, expected in zip(slopes, gradients(plain, *exact, labels)[:2], strict=True):
         scale = float(jnp.abs(expected).max())
         assert_allclose(ours.astype(jnp.float32), expected, atol=0.004 * scale)

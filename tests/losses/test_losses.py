@@ -121,6 +121,9 @@ def test_info_nce_matches_float64_with_given_and_with_all_negatives(rng):
     every = losses.info_nce(np.float32(x), np.float32(y), where, 0.2, np.arange(12))
     whole = losses.info_nce(np.float32(x), np.float32(y), where, 0.2)
     assert_allclose(every, whole, atol=1e-5)
+    beyond = np.array([-1, *some, 12, 99])
+    left_out = losses.info_nce(np.float32(x), np.float32(y), where, 0.2, beyond)
+    assert_allclose(left_out, ours, atol=1e-6)
 
 
 IDS = np.array([[1, 1, 1, 2, 2, 0, 2], [1, 0, 1, 1, 0, 2, 2]])

@@ -226,6 +226,16 @@ def test_mlm_at_selected_positions_equals_mlm_at_all_positions(sampler):
     assert_allclose(evaluate(objective, batch, params=params)[0], expected, rtol=1e-5)
 
 
+def test_masks_beyond_the_capacity_are_not_in_the_mean():
+    objective = build('mlm', rate=0.4)
+    batch = batch_of(objective)
+    scores, params = scores_at_all(objective, batch, 'inputs', batch['tokens'], False)
+    first = batch['loss_mask'] & (np.cumsum(batch['loss_mask'], axis=1) <= 2)
+    short = dataclasses.replace(objective, capacity=2)
+    expected = losses.masked_mean(scores, first)
+    assert_allclose(evaluate(short, batch, params=params)[0], expected, rtol=1e-5)
+
+
 def test_hybrid_counts_latents_only_under_true_masks():
     objective = build('hybrid', mlm=dict(rate=0.5, mask_share=0.5, random_share=0.25))
     batch = batch_of(objective)

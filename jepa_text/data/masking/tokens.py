@@ -12,7 +12,8 @@ Three of the four samplers, at rate 1/3:
     span          .    1    1    .  .   .   .   1     .    .    .     .     .
     its inputs    <bos> [M] [M] Ish ma  el  .  [M]  years ago <eos> <pad> <pad>
 
-A sampler is `(maskable_L, rate, rng, ...) -> mask_L`, bool, with rate in [0, 1]. All but
+A sampler is `(maskable_L, rate, rng, ...) -> mask_L`, bool; it raises ValueError for a
+rate outside [0, 1]. `maskable_L` may also have 0 and 1, as an attention mask. All but
 `iid` mask a fixed count, floor(rate * n + u) of n maskable positions with u uniform in
 [0, 1): the floor or ceiling, unbiased in expectation even for short rows. `capacity` is
 never exceeded. Specials and padding are never maskable. Inputs are not modified.
@@ -30,6 +31,8 @@ SPAN_P, LONGEST_SPAN = 0.2, 10
 
 def maskable(tokens_L, segment_ids_L, special_ids):
     """Returns bool [L]: positions in a document whose token is not a special one.
+
+    Negative special ids, of tokens that a tokenizer lacks, are ignored.
 
     >>> maskable(np.array([1, 7, 8, 2, 0]), np.array([1, 1, 1, 1, 0]), [0, 1, 2])
     array([False,  True,  True, False, False])
@@ -73,7 +76,8 @@ def iid(maskable_L, rate, rng):
     >>> iid(np.array([True, False, True]), 1.0, np.random.default_rng(0))
     array([ True, False,  True])
     """
-    return maskable_L & (rng.random(len(maskable_L)) < rate)
+    _check_share('rate', rate)
+    return np.asarray(maskable_L, bool) & (rng.random(len(maskable_L)) < rate)
 
 
 def whole_word(maskable_L, rate, rng, starts_word_L):
@@ -90,6 +94,7 @@ def whole_word(maskable_L, rate, rng, starts_word_L):
     >>> mask_L.tolist() in ([True, True, False, False], [False, False, True, True])
     True
     """
+    maskable_L = np.asarray(maskable_L, bool)
     begins_L = starts_word_L.copy()
     begins_L[:1] = True
     begins_L[1:] |= ~maskable_L[:-1]
@@ -141,6 +146,8 @@ def span(maskable_L, rate, rng, fixed_length=None):
     >>> int(mask_L.sum()), int(np.abs(np.diff(mask_L, append=mask_L[0])).sum())
     (6, 2)
     """
+    if fixed_length is not None and fixed_length < 1:
+        raise ValueError(f'fixed_length={fixed_length} must be at least 1, or None.')
     candidates = np.flatnonzero(maskable_L)
     count = _count(len(candidates), rate, rng)
     if count == 0:
@@ -177,14 +184,18 @@ def replace(tokens_L, mask_L, rng, *, mask_id, random_ids, mask_share, random_sh
     random token of `random_ids`, and the rest keep their tokens.
 
     BERT (arXiv 1810.04805, 3.1) has shares 0.8 and 0.1; arXiv 2507.00994 has 1 and 0.
-    The dtype is that of the tokens.
+    The dtype is that of the tokens. Raises ValueError for shares that are not in [0, 1],
+    together.
 
     >>> tokens_L, mask_L = np.array([5, 6]), np.array([False, True])
     >>> replace(tokens_L, mask_L, np.random.default_rng(0), mask_id=3,
     ...         random_ids=tokens_L, mask_share=1.0, random_share=0.0)
     array([5, 3])
     """
-    inputs_L = tokens_L.copy()
+    for name, share in (('mask_share', mask_share), ('random_share', random_share)):
+        _check_share(name, share)
+    _check_share('mask_share + random_share', round(mask_share + random_share, 6))
+    inputs_L, mask_L = tokens_L.copy(), np.asarray(mask_L, bool)
     if mask_share == 1:
         np.putmask(inputs_L, mask_L, mask_id)
         return inputs_L
@@ -200,11 +211,17 @@ def replace(tokens_L, mask_L, rng, *, mask_id, random_ids, mask_share, random_sh
 def _not_special(special_ids):
     """bool [highest id + 2]: whether an id is not a special one."""
     maskable_V = np.ones(max(special_ids, default=-1) + 2, bool)
-    maskable_V[list(special_ids)] = False
+    maskable_V[[i for i in special_ids if i >= 0]] = False
     return maskable_V
 
 
+def _check_share(name, share):
+    if not 0 <= share <= 1:
+        raise ValueError(f'{name}={share} must be from 0 to 1.')
+
+
 def _count(candidates, rate, rng):
+    _check_share('rate', rate)
     return math.floor(rate * candidates + rng.random())
 
 

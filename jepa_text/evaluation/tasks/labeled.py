@@ -13,8 +13,8 @@ from jepa_text.evaluation.sets import task as tasks
 from jepa_text.settings import resolve
 
 _HIDDEN = (
-    'If the labels are hidden, remove that file: without a test set, the validation set '
-    'is the test set.'
+    'If the labels of a test file are hidden, remove that file: without a test set, the '
+    'validation set is the test set. A class needs some examples.'
 )
 KINDS = ('', 'labels', 'scores')
 

@@ -78,6 +78,8 @@ def _found(path):
     )
     raise ValueError(
         f'{file} has the fields {", ".join(map(str, row))}, which match no kind of task '
-        f'({kinds}). Choose the kind and name its fields, e.g. '
-        "dict(name='labeled', path='...', text='...', label='...')."
+        f'({kinds}). Choose the kind and name its fields, as the task '
+        "{'name': 'labeled', 'path': '...', 'text': '...', 'label': '...'}: for "
+        '`evaluate` as --config.tasks="({...},)", for `finetune` as --config.task='
+        '"{...}", and in Python as tasks={...}.'
     )

@@ -213,3 +213,48 @@ def test_maskable_matches_numpy_isin(special_ids, seed):
     expected = (segment_ids_L > 0) & ~np.isin(tokens_L, special_ids)
     found = token_masks.maskable(tokens_L, segment_ids_L, special_ids)
     assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize('sampler', [token_masks.iid, token_masks.span, by_word])
+def test_masks_of_0_and_1_are_those_of_bools(sampler):
+    tokens_L, segments_L = row(np.random.default_rng(1))
+    allowed_L = token_masks.maskable(tokens_L, segments_L, SPECIAL)
+    given = dict(mask_id=3, random_ids=[9], mask_share=0.5, random_share=0.3)
+    masks, inputs = [], []
+    for dtype in (bool, np.int64):
+        mask_L = sampler(allowed_L.astype(dtype), 0.4, np.random.default_rng(2))
+        rng = np.random.default_rng(3)
+        masks.append(mask_L)
+        inputs.append(token_masks.replace(tokens_L, mask_L.astype(dtype), rng, **given))
+    assert masks[1].dtype == bool and masks[0].any()
+    assert_array_equal(*masks)
+    assert_array_equal(*inputs)
+
+
+def test_a_special_token_that_a_tokenizer_lacks_is_none():
+    tokens_L, segments_L = row(np.random.default_rng(1))
+    known_L = token_masks.maskable(tokens_L, segments_L, SPECIAL)
+    lacking_L = token_masks.maskable(tokens_L, segments_L, (*SPECIAL, -1))
+    assert_array_equal(lacking_L, known_L)
+
+
+@pytest.mark.parametrize('rate', [15, -1, 1.01, float('nan')])
+def test_rates_and_shares_outside_0_to_1_are_refused(rate):
+    allowed_L, rng = np.ones(8, bool), np.random.default_rng(0)
+    for sampler in (token_masks.iid, token_masks.span, token_masks.fixed_count, by_word):
+        with pytest.raises(ValueError, match=f'rate={rate} must be from 0 to 1'):
+            sampler(allowed_L, rate, rng)
+    shares = [(rate, 0.0), (0.5, rate), (0.6, 0.5)]
+    for mask_share, random_share in shares:
+        with pytest.raises(ValueError, match='share=.* must be from 0 to 1'):
+            token_masks.replace(
+                np.arange(8),
+                allowed_L,
+                rng,
+                mask_id=3,
+                random_ids=[9],
+                mask_share=mask_share,
+                random_share=random_share,
+            )
+    with pytest.raises(ValueError, match='fixed_length=0 must be at least 1'):
+        token_masks.span(allowed_L, 0.5, rng, fixed_length=0)
