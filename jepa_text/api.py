@@ -5,10 +5,12 @@ train     trains a run in a workdir, or resumes it
 steps     the state, the compiled step and the batches, for a loop of one's own
 """
 
+import atexit
 import contextlib
 import dataclasses
 import os
 import re
+import shutil
 import tempfile
 import traceback
 from collections.abc import Iterable, Mapping
@@ -101,8 +103,8 @@ def evaluate(
     models     a loaded model, a Run, the name of one as `load` takes it, or several
     tasks      a file of texts and labels, NAME, NAME@PATH, or a section of the config, as
                dict(name='labeled', path='x.csv', label='stars'), or several
-    workdir    keeps the results, so that the same call continues; None: a new folder in
-               that of temporary files
+    workdir    keeps the results, so that the same call continues; None: a temporary one,
+               which is deleted when Python ends
     keys       keys of the config, as in `config`: seeds=3, steps=200
 
     Columns: `low` and `high` are 95 % intervals over `seeds` at the `learning_rate` that
@@ -151,8 +153,14 @@ def _examined(command, models, tasks, workdir, keys):
     with tempfile.TemporaryDirectory() as folder:
         names = [_named(model, folder) for model in ([models] if is_one else models)]
         given = dict(models=names, tasks=sections)
-        place = workdir or tempfile.mkdtemp(prefix=f'jepa_text-{command}-')
-        yield config(command, **given, **keys), place
+        yield config(command, **given, **keys), workdir or _scratch(command)
+
+
+def _scratch(command):
+    """A folder for a report that can be opened until Python ends."""
+    folder = tempfile.mkdtemp(prefix=f'jepa_text-{command}-')
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _named(model, folder):

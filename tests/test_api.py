@@ -149,6 +149,9 @@ def test_names_may_contain_commas():
         with api._examined('evaluate', 'a', tasks, 'runs/exam', {}) as (made, folder):
             assert [dict(task) for task in made.tasks] == [section]
             assert folder == 'runs/exam'
+    with api._examined('evaluate', 'a', section, None, {}) as (_, folder):
+        pass
+    assert Path(folder).is_dir()  # for the report in it
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def stretched(section, factor):
     if not isinstance(section, dict):
         return section
     lengths = {
-        key: max(1, int(value * factor))
+        key: max(1, int(value * factor + 1e-6))
         for key, value in section.items()
         if key.endswith('steps') and value
     }

@@ -193,7 +193,7 @@ def test_truncated_texts_are_reported_once(model):
     with pytest.warns(UserWarning, match=r'1 of 2 texts \(50%\)') as caught:
         model.encode(['whale ' * 200, 'whale'])
     assert len(caught) == 1 and caught[0].filename == __file__
-    with pytest.raises(ValueError, match="the text '' has no tokens"):
+    with pytest.raises(ValueError, match=r"texts\[1\]: the text '' has no tokens"):
         model.encode(['whale', ''])
     assert model.encode([]).shape == (0, model.network.encoder.width)
 
