@@ -4,7 +4,8 @@
 #
 #   bash launch/test.sh
 #   bash launch/test.sh tests/losses -n 0 -k cosine
-#   bash launch/test.sh -m slow        tests that take two seconds or more
+#   bash launch/test.sh -m slow        tests that take two seconds or more; -m long: half a
+#                                      minute or more
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -35,7 +36,7 @@ if grep -Ev '^$|unused (attribute|variable)' <<<"$found"; then
 fi
 check types mypy
 check packages python -m pip check
-check tests python -m pytest -n 2 --dist loadfile -m 'not slow and not peer and not remote and not ray and not browser' "$@"
+check tests python -m pytest -n 2 --dist loadfile -m 'not slow and not long and not peer and not remote and not ray and not browser' "$@"
 if [ -n "$failed" ]; then
   say FAILED "${failed# }"
   exit 1

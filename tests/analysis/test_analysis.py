@@ -160,10 +160,12 @@ def test_page_is_self_contained_and_has_every_figure(results, folder):
     assert '&lt;svg' not in page and page.count('<svg') == 12
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     'engine',
-    [dict(jobs=2), pytest.param(dict(name='ray'), marks=pytest.mark.ray)],
+    [
+        pytest.param(dict(jobs=2), marks=pytest.mark.slow),
+        pytest.param(dict(name='ray'), marks=pytest.mark.ray),
+    ],
     ids=['jobs', 'ray'],
 )
 def test_other_processes_give_equal_results(

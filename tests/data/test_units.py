@@ -170,7 +170,6 @@ def test_records_match_a_plain_implementation(name, monkeypatch):
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 def test_a_ray_cluster_makes_the_same_rows(folder, ours, small, monkeypatch):
     """Two nodes, one of which is lost in between; a fault is that of a local unit."""
     from ray import cluster_utils

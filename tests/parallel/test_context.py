@@ -1,6 +1,7 @@
 """Meshes of all kinds give the same results as a single device."""
 
 import collections
+import functools
 
 import communication
 import jax
@@ -58,18 +59,24 @@ def taken_turns(names):
 
 
 OBJECTIVES = (*taken_turns(small.OBJECTIVES), *(('hybrid', x) for x in WITHOUT_CONTEXT))
+# An update as long as its gradient: Adam would make as much of rounding where a gradient
+# is almost 0 as of the gradient itself.
+LINEAR = dict(optimizer=dict(name='sgd'), schedule=dict(name='constant', value=1.0))
+
+
+@functools.cache
+def alone(objective):
+    """Returns (batch, losses and parameters on a single device)."""
+    made = small.outline(objective, {}, **LINEAR)
+    batch = batch_of(made)
+    return batch, stepped(made, batch)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('objective, sizes', OBJECTIVES)
 def test_every_objective_matches_a_single_device(objective, sizes):
-    # An update as long as its gradient: Adam would make as much of rounding where a
-    # gradient is almost 0 as of the gradient itself.
-    linear = dict(optimizer=dict(name='sgd'), schedule=dict(name='constant', value=1.0))
-    alone = small.outline(objective, {}, **linear)
-    batch = batch_of(alone)
-    expected, params = stepped(alone, batch)
-    found, others = stepped(small.outline(objective, sizes, **linear), batch)
+    batch, (expected, params) = alone(objective)
+    found, others = stepped(small.outline(objective, sizes, **LINEAR), batch)
     assert_allclose(found, expected, rtol=1e-5)
     for one, other in zip(*map(jax.tree.leaves, (others, params)), strict=True):
         assert_allclose(one, other, atol=2e-6)
@@ -79,12 +86,11 @@ def test_every_objective_matches_a_single_device(objective, sizes):
 @pytest.mark.parametrize('model, sizes', taken_turns(small.MODELS))
 def test_every_trunk_matches_a_single_device(model, sizes):
     own = small.section(model, 'blockwise', scan=False, remat='names')
-    alone = small.outline('mlm', {}, model=own)
-    batch = batch_of(alone)
-    expected, _ = stepped(alone, batch)
-    assert_allclose(
-        stepped(small.outline('mlm', sizes, model=own), batch)[0], expected, 1e-5
-    )
+    made = small.outline('mlm', {}, model=own)
+    batch = batch_of(made)
+    expected, _ = stepped(made, batch)
+    found, _ = stepped(small.outline('mlm', sizes, model=own), batch)
+    assert_allclose(found, expected, 1e-5)
 
 
 @pytest.mark.slow

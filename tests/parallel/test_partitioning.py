@@ -171,14 +171,20 @@ def wide(shapes, made, objective):
     return {s for s in shapes if whole & set(s) and np.prod(s) > maximum}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('objective', OBJECTIVES)
-def test_activations_stay_with_their_rows_for_every_objective(objective, capfd):
-    # On eight devices, each objective has one mesh, I-JEPA that with `tensor`. The meshes
-    # are those of four devices with one axis twice as long.
-    turn = (list(OBJECTIVES).index(objective) + 1) % len(MESHES)
-    for sizes in MESHES if jax.device_count() == 4 else MESHES[turn : turn + 1]:
-        check(*compiled(objective, sizes), objective)
+def each_objective():
+    """Yields objectives with a mesh by turns, I-JEPA with `tensor`; others are long."""
+    for number, objective in enumerate(OBJECTIVES):
+        for turn, sizes in enumerate(MESHES, start=2):
+            is_due = (turn - number) % len(MESHES) == 0
+            mark = pytest.mark.slow if is_due else pytest.mark.long
+            # The meshes of eight devices are those of four with one axis twice as long.
+            if is_due or jax.device_count() == 4:
+                yield pytest.param(objective, sizes, marks=mark)
+
+
+@pytest.mark.parametrize(('objective', 'sizes'), [*each_objective()])
+def test_activations_stay_with_their_rows_for_every_objective(objective, sizes, capfd):
+    check(*compiled(objective, sizes), objective)
     assert 'full rematerialization' not in capfd.readouterr().err
 
 
@@ -225,7 +231,7 @@ def test_a_model_of_210m_fits_where_its_plan_says(optimized):
     assert taken < 1.15 * planned, f'{taken / 2**20:,.0f} MiB of {planned / 2**20:,.0f}'
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(jax.device_count() > 4, reason='it is this one')
 def test_activations_stay_with_their_rows_on_eight_devices():
     # The number of devices is fixed when jax is initialized.

@@ -123,7 +123,6 @@ def straight(folder):
     return folder / 'straight'
 
 
-@pytest.mark.slow
 @pytest.mark.remote
 def test_two_processes_share_a_run_in_a_bucket(folder, straight, bucket):
     """Killed and resumed, it gives the same bits as in a local folder."""
@@ -404,7 +403,7 @@ def test_saves_and_reads_that_fail_on_one_process_fail_on_all(answers):
         assert 'Step 2 could not be saved' in error
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_job_resumes_with_the_same_result(folder, straight, tmp_path):
     settings(folder, **JOB)
     victim = draws.seed() % 2

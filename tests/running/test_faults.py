@@ -7,9 +7,13 @@ import pytest
 from faults import flips, kills
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    'harness, number', [(kills, 3), (flips, 6)], ids=['kills', 'flips']
+    ('harness', 'number'),
+    [
+        pytest.param(kills, 3, marks=pytest.mark.long),
+        pytest.param(flips, 6, marks=pytest.mark.slow),
+    ],
+    ids=['kills', 'flips'],
 )
 def test_what_happens_to_a_run_is_detected_or_harmless(tmp_path, harness, number):
     number = int(os.environ.get('TRIALS', number))

@@ -58,7 +58,6 @@ def _flip_largest(store, folder):
     store.pipe_file(path, bytes(content))
 
 
-@pytest.mark.slow
 @pytest.mark.remote
 def test_a_run_in_a_bucket_equals_a_local_one(bucket, tmp_path, caplog):
     """Stopped, its newest step damaged, resumed; then loaded."""

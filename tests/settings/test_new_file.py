@@ -154,9 +154,9 @@ TRAINED = (
 
 
 @pytest.mark.slow
-def test_each_trains(folder, tmp_path):
-    for number, place in enumerate(random.Random(draws.seed()).sample(TRAINED, 2)):
-        print(place)
-        _, config = init(tmp_path / f'{number}.py', place)
-        state = tiny.train(toy(config, folder), tmp_path / str(number))
-        assert (int(state.step), int(state.skipped)) == (4, 0)
+def test_any_trains(folder, tmp_path):
+    place = random.Random(draws.seed()).choice(TRAINED)
+    print(place)
+    _, config = init(tmp_path / 'my.py', place)
+    state = tiny.train(toy(config, folder), tmp_path / 'run')
+    assert (int(state.step), int(state.skipped)) == (4, 0)

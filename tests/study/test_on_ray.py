@@ -17,7 +17,7 @@ from jepa_text import engine
 from jepa_text.parallel import exits
 from jepa_text.study import study
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = pytest.mark.ray
 RAY = engine.Options(name='ray')
 TESTS = os.path.dirname(engine_tasks.__file__)
 

@@ -85,7 +85,7 @@ def alone(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_driver_and_tasks_that_are_killed_at_random_change_nothing(alone, tmp_path):
     """Two tasks at a time: one of them is killed, then the driver, which is started
     again."""

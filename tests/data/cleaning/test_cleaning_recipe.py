@@ -26,7 +26,6 @@ def document(rng):
     return '\n'.join(lines)
 
 
-@pytest.mark.slow
 @pytest.mark.peer
 def test_poor_texts_and_near_duplicates_are_left_out(tmp_path, ours):
     for name in ('datatrove', 'spacy'):
