@@ -80,7 +80,7 @@ def begun(name, scale, seeds=0, **paper):
     scale = Scale(scale)
     if scale.name == 'paper':
         config = shared('pretrain').get_config(**{'preset': 'mlm', **paper})
-        del config.phases
+        del config.phases, config.data['folder']
     else:
         config = shared('quickstart').get_config()
         del config.runs

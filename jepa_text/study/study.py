@@ -80,11 +80,12 @@ class Config(settings.Shared):
             raise ValueError(
                 f'study.split={split!r} is not in prepare.splits={self.prepare.splits}.'
             )
-        if self.data.mixture:
-            raise ValueError(
-                f'data.mixture={self.data.mixture}: a study reads the rows that it '
-                'prepares. Leave it out.'
-            )
+        for key in ('folder', 'mixture'):
+            if value := getattr(self.data, key):
+                raise ValueError(
+                    f'data.{key}={value!r}: a study reads the rows that it prepares. '
+                    'Leave it out.'
+                )
         if self.seeds and self.seed:
             raise ValueError(
                 f'seed={self.seed} and seeds={self.seeds}: set only one of them.'

@@ -65,6 +65,10 @@ KNOWN_AT_ONCE = [
         dict(data=dict(row_length=32, batch_size=8, mixture=[dict(folder='x')])),
         'data.mixture=.*: a study reads the rows',
     ),
+    (
+        dict(data=dict(row_length=32, batch_size=8, folder='x')),
+        "data.folder='x': a study reads the rows",
+    ),
     (only(seeds=(-1,)), "run 'a': seeds"),
     (only(seeds=3), "run 'a': seeds=3 must be a l"),
     (only(seeds=0), "run 'a': seeds=0 must be a l"),
