@@ -20,6 +20,7 @@ CHANGES = dict(
     steps=30,
     mesh=dict(data=1, fsdp=1, tensor=1),
     checkpoint=dict(every_steps=3, keep=2),
+    telemetry=dict(every_steps=4),
     evaluate=dict(every_steps=10, rate=0.15, max_rows=16),
 )
 SWITCH = 15

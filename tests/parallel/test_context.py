@@ -53,12 +53,24 @@ def stepped(made, batch):
     return losses, jax.device_get(state.params)
 
 
+def marked(name, sizes):
+    """Returns a case, long if others are like it."""
+    others = ('mntp', 'mixture', 'transformer', 'bert')
+    is_long = name in others or 'data' in sizes
+    return pytest.param(
+        name, sizes, marks=pytest.mark.long if is_long else pytest.mark.slow
+    )
+
+
 def taken_turns(names):
     """Pairs each name with one of the meshes."""
-    return [(name, MESHES[n % len(MESHES)]) for n, name in enumerate(names)]
+    return [marked(name, MESHES[n % len(MESHES)]) for n, name in enumerate(names)]
 
 
-OBJECTIVES = (*taken_turns(small.OBJECTIVES), *(('hybrid', x) for x in WITHOUT_CONTEXT))
+OBJECTIVES = (
+    *taken_turns(small.OBJECTIVES),
+    *(marked('hybrid', sizes) for sizes in WITHOUT_CONTEXT),
+)
 # An update as long as its gradient: Adam would make as much of rounding where a gradient
 # is almost 0 as of the gradient itself.
 LINEAR = dict(optimizer=dict(name='sgd'), schedule=dict(name='constant', value=1.0))
@@ -72,7 +84,6 @@ def alone(objective):
     return batch, stepped(made, batch)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize('objective, sizes', OBJECTIVES)
 def test_every_objective_matches_a_single_device(objective, sizes):
     batch, (expected, params) = alone(objective)
@@ -82,7 +93,6 @@ def test_every_objective_matches_a_single_device(objective, sizes):
         assert_allclose(one, other, atol=2e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize('model, sizes', taken_turns(small.MODELS))
 def test_every_trunk_matches_a_single_device(model, sizes):
     own = small.section(model, 'blockwise', scan=False, remat='names')

@@ -117,7 +117,7 @@ def learned(after, before):
     return {name for name in names if not np.array_equal(after[name], before[name])}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_microbatches_also_save_memory_in_steps_with_diagnostics():
     def taken(accumulate):
         run = setup('hybrid', accumulate, diagnostics_every=1, optimizer=dict(name='sgd'))
@@ -301,8 +301,13 @@ def test_new_parameters_first_move_by_the_learning_rate(name, b2):
     assert max(abs(move - 1) for move in largest('encoder')) > 0.05
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('section', ['hybrid', 'ijepa'])
+@pytest.mark.parametrize(
+    'section',
+    [
+        pytest.param('hybrid', marks=pytest.mark.slow),
+        pytest.param('ijepa', marks=pytest.mark.long),
+    ],
+)
 def test_diagnostics_use_the_gradient_of_each_loss(section):
     run = setup(section, diagnostics_every=1)
     state, batch = run.create(), batch_of(run.objective)

@@ -32,6 +32,7 @@ def trained(folder):
 @pytest.mark.slow
 def test_phases_learn_and_are_recorded(folder, tmp_path, monkeypatch):
     config, read, asked = tiny.config(folder, steps=STEPS), stream.batches, []
+    config['telemetry'] = dict(every_steps=4)
 
     def counted(*args, **own):
         return (asked.append(x) or x for x in read(*args, **own))
