@@ -106,7 +106,7 @@ def analyze(config, workdir):
     Raises ValueError or FileNotFoundError for invalid settings before it loads a model.
     """
     xla_flags.apply()
-    folder = Path(paths.local('The workdir', workdir)).expanduser().absolute()
+    folder = Path(paths.local('The workdir', workdir)).absolute()
     began, config = time.monotonic(), _checked(config)
     compilation.use_cache()
     for path in config['models']:

@@ -39,7 +39,7 @@ def evaluate(config, workdir, dry_run=False):
     """
     xla_flags.apply()
     config = schema.read(Config, schema.plain(config))
-    folder = Path(paths.local('The workdir', workdir)).expanduser().absolute()
+    folder = Path(paths.local('The workdir', workdir)).absolute()
     compilation.use_cache()
     models = {name: load.outline(name, weights=not dry_run) for name in config.models}
     for model in models.values():

@@ -11,7 +11,8 @@ MODEL = 'hf:'
 
 
 def local(what, path, model=False):
-    """Returns a local path as text. With `model`, accepts 'hf:NAME_OR_FOLDER', too.
+    """Returns a local path as text, with ~ expanded. With `model`, accepts
+    'hf:NAME_OR_FOLDER', too.
 
     `what` names the value in errors. Raises ValueError if it is not a path; if it is
     empty, which would mean the current folder; and for an address such as gs://bucket/run,
@@ -33,7 +34,7 @@ def local(what, path, model=False):
             'supported here: mount the bucket (gcsfuse, mountpoint-s3) or copy it to '
             'this machine, and give that path.'
         )
-    return text
+    return text.removesuffix(place) + os.path.expanduser(place)
 
 
 def check_folder(what, path):

@@ -54,7 +54,7 @@ def folder_of(name, revision=None, wanted=WANTED):
         )
     if is_address:
         return copies.copy_folder(place, wanted, UNWANTED)
-    return Path(name) if is_folder else SHIPPED / place
+    return Path(place) if is_folder else SHIPPED / place
 
 
 def commit_of(folder):

@@ -41,8 +41,8 @@ def replace(folder, model):
 
     Raises FileExistsError for a folder with anything but such a model, which is replaced.
     """
-    paths.check_folder('The folder to write', paths.local('The folder to write', folder))
-    folder = Path(folder)
+    folder = Path(paths.local('The folder to write', folder))
+    paths.check_folder('The folder to write', str(folder))
     there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if there - {FILE, WEIGHTS, TOKENIZER}:
         raise FileExistsError(

@@ -47,7 +47,7 @@ def private_folder(folder, what):
     Raises ValueError for a folder that belongs to another user or that others can write
     to.
     """
-    folder = Path(paths.local(what, folder)).expanduser().absolute()
+    folder = Path(paths.local(what, folder)).absolute()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.stat()
     if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

@@ -30,7 +30,7 @@ def open_workdir(workdir, config, may_change=(), whole=dict, accept=lambda: None
     the lock when the process dies, for whatever reason. In a job of several processes
     only process 0 locks and writes. Raises RuntimeError if another process holds it.
     """
-    path = Path(paths.local('The workdir', workdir)).expanduser().absolute()
+    path = Path(paths.local('The workdir', workdir)).absolute()
     if jax.process_index() > 0:
         yield path
         return

@@ -116,7 +116,7 @@ def study(config, workdir, dry_run=False):
     with contextlib.ExitStack() as stack:
         with exits.config_errors():
             config, folder = plain(config), Path(paths.local('The workdir', workdir))
-            folder = folder.expanduser().absolute()
+            folder = folder.absolute()
             if dry_run:
                 return _dry_run(config, folder)
             compilation.use_cache()

@@ -6,6 +6,7 @@ from pathlib import Path
 import fsspec  # noqa: F401 (its registry)
 import pytest
 import tiny
+from numpy.testing import assert_allclose
 
 from jepa_text import commands, main
 from jepa_text.analysis import analyze
@@ -16,7 +17,7 @@ from jepa_text.evaluation import evaluate, finetune_command
 from jepa_text.files import paths
 from jepa_text.hf import files
 from jepa_text.planning import benchmark, plan
-from jepa_text.pretrained import export_command, load
+from jepa_text.pretrained import export, export_command, load
 from jepa_text.running import checkpoint, compilation, workdir
 from jepa_text.settings import config_file
 from jepa_text.training import config as settings
@@ -153,8 +154,20 @@ def test_model_names_are_accepted_for_reading_only():
 
 
 def test_valid_paths_are_accepted():
-    for path in ('runs/a', '/a:b/c', './gs:/x', 'C:/x', '~/runs', 'a:b', Path('x/hf:y')):
+    for path in ('runs/a', '/a:b/c', './gs:/x', 'C:/x', 'a:b', Path('x/hf:y')):
         assert paths.local('x', path) == str(path)
+
+
+def test_the_home_folder_is_known_everywhere(tmp_path, monkeypatch):
+    monkeypatch.setenv('HOME', str(tmp_path))
+    assert paths.local('x', '~/runs') == f'{tmp_path}/runs'
+    assert paths.local('x', 'hf:~/a', model=True) == f'hf:{tmp_path}/a'
+    model = load.load('small')
+    model.save('~/saved')
+    export.write(model, '~/exported')
+    for name in ('~/saved', 'hf:~/exported'):
+        again = load.load(name)
+        assert_allclose(again.encode(['sea']), model.encode(['sea']), atol=1e-5)
 
 
 @pytest.mark.parametrize('path', ['', None, 3, ['a']])

@@ -138,5 +138,5 @@ def of_files(path, suffixes, read, split, heldout_every, **options):
     fields of Corpus. Raises what `listing.expand` and `reading.check_split` raise."""
     reading.check_split(split, heldout_every)
     if not addresses.is_address(path):
-        paths.local('The path of the corpus', path)
+        path = paths.local('The path of the corpus', path)
     return Corpus(listing.expand(path, suffixes), read, split, heldout_every, **options)

@@ -47,7 +47,7 @@ def make(split, path, field='text', splits=('train',), heldout_every=100):
 def _builder(path):
     import tensorflow_datasets as tfds
 
-    folder = Path(paths.local('The path of the dataset', path)).expanduser()
+    folder = Path(paths.local('The path of the dataset', path))
     try:
         if path.startswith(NAMED):
             folder = tfds.builder(path.removeprefix(NAMED)).data_dir

@@ -15,8 +15,10 @@ def make(path, text='text', seed=0):
     """
     where = f'texts of {path}'
     on_hub = hub.is_name(path)
-    if not on_hub and not Path(paths.local('The path of the texts', path)).exists():
-        raise FileNotFoundError(f'Text file {path} does not exist.')
+    if not on_hub:
+        path = paths.local('The path of the texts', path)
+        if not Path(path).exists():
+            raise FileNotFoundError(f'Text file {path} does not exist.')
     if not on_hub and tables.kind_of(path) == 'txt':
         texts = [line for _, line in reading.lines(Path(path)) if line.strip()]
     else:
