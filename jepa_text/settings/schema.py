@@ -49,7 +49,11 @@ def plain(config):
 
     Raises ValueError if it is not a config or cannot be written as JSON.
     """
-    ranges.section('The config', config)
+    if not ranges.is_section(config):
+        raise ValueError(
+            f'The config={config!r} must be a ConfigDict or a dict. That of a name, as '
+            "'toy:mlm', is jt.config('toy:mlm')."
+        )
     try:
         return json.loads(json.dumps(_as_json(config)))
     except (TypeError, RecursionError) as error:

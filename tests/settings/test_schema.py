@@ -115,7 +115,7 @@ def test_sections_within_a_dict_may_be_config_dicts():
 
 @pytest.mark.parametrize('config', [None, 3, 'x', [1]])
 def test_values_that_are_not_sections_are_rejected(config):
-    with pytest.raises(ValueError, match='The config=.*must be a section'):
+    with pytest.raises(ValueError, match=r"The config=.*jt.config\('toy:mlm'\)"):
         schema.plain(config)
     with pytest.raises(ValueError, match='inner=.*must be a section'):
         schema.read(Inner, config, 'inner')
