@@ -3,7 +3,11 @@
 import datetime
 import os
 
+import pytest
+
 NAME = 'TEST_DRAW'
+# Of draws in two parts: the first is drawn always, the second with the long tests.
+PARTS = [pytest.param(0, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.long)]
 
 
 def seed():

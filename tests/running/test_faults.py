@@ -10,10 +10,11 @@ from faults import flips, kills
 @pytest.mark.parametrize(
     ('harness', 'number'),
     [
+        pytest.param(kills, 1, marks=pytest.mark.slow),
         pytest.param(kills, 3, marks=pytest.mark.long),
         pytest.param(flips, 6, marks=pytest.mark.slow),
     ],
-    ids=['kills', 'flips'],
+    ids=['kill', 'kills', 'flips'],
 )
 def test_what_happens_to_a_run_is_detected_or_harmless(tmp_path, harness, number):
     number = int(os.environ.get('TRIALS', number))

@@ -153,9 +153,9 @@ TRAINED = (
 )
 
 
-@pytest.mark.slow
-def test_any_trains(folder, tmp_path):
-    place = random.Random(draws.seed()).choice(TRAINED)
+@pytest.mark.parametrize('part', draws.PARTS)
+def test_any_trains(folder, tmp_path, part):
+    place = random.Random(draws.seed()).sample(TRAINED, 2)[part]
     print(place)
     _, config = init(tmp_path / 'my.py', place)
     state = tiny.train(toy(config, folder), tmp_path / 'run')

@@ -128,9 +128,9 @@ def try_at_random(folder, seed):
     return True
 
 
-@pytest.mark.slow
-def test_accepted_transitions_run(folder):
-    seeds = itertools.count(1000 * draws.seed())
+@pytest.mark.parametrize('part', draws.PARTS)
+def test_accepted_transitions_run(folder, part):
+    seeds = itertools.count(1000 * draws.seed() + 500 * part)
     accepted = []
     while sum(accepted) < 2 and len(accepted) < 60:
         accepted.append(try_at_random(folder, next(seeds)))
