@@ -21,7 +21,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from jepa_text import commands
-from jepa_text.files import checksums
+from jepa_text.files import addresses, checksums
 from jepa_text.settings import config_file, schema
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ def train(config: ConfigDict | dict, workdir: str | os.PathLike) -> Run:
     from jepa_text.parallel import exits
 
     try:
-        return Run(str(workdir), train_command.trained(config, workdir))
+        state = train_command.trained(config, workdir)
+        return Run(addresses.location('The workdir', workdir), state)
     except exits.Stopped as stopped:
         # A notebook keeps the traceback, and its frames the state: with that of the run
         # that continues, there would be two.

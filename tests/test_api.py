@@ -34,7 +34,9 @@ SORTS = {'ship': 'the {} ships sail home', 'tax': 'we paid {} taxes last year'}
 
 @pytest.fixture(scope='module')
 def run(config, tmp_path_factory):
-    return jt.train(config, tmp_path_factory.mktemp('run') / 'run')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv('HOME', str(tmp_path_factory.mktemp('home')))
+        return jt.train(config, '~/run')
 
 
 @pytest.fixture(scope='module')
