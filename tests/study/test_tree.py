@@ -196,7 +196,7 @@ def test_a_run_from_a_trunk_equals_the_run_from_scratch(tmp_path):
         baseline='none',
         checkpoint=dict(every_steps=5, keep=1),
     )
-    base['prepare'] = PREPARE
+    base['prepare'], base['data']['folder'] = PREPARE, ''
     runs = dict(
         clm=run(12, phase(CLM)),
         short=run(9, phase(CLM)),
