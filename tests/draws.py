@@ -1,4 +1,4 @@
-"""Seeds of tests that draw some of very many cases: others each day, the same all day."""
+"""Cases of costly tests: seeds, others each day and the same all day, and stages."""
 
 import datetime
 import os
@@ -6,8 +6,6 @@ import os
 import pytest
 
 NAME = 'TEST_DRAW'
-# Of draws in two parts: the first is drawn always, the second with the long tests.
-PARTS = [pytest.param(0, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.long)]
 
 
 def seed():
@@ -15,3 +13,14 @@ def seed():
     given = os.environ.get(NAME) or datetime.date.today().toordinal()
     print(f'{NAME}={given} draws the same again.')
     return int(given)
+
+
+def in_stages(*cases, slow=1):
+    """Returns cases of a parametrized test: the first are slow, those after them long."""
+    marks = [pytest.mark.slow] * slow + [pytest.mark.long] * (len(cases) - slow)
+    cases = (case if isinstance(case, tuple) else (case,) for case in cases)
+    return [pytest.param(*case, marks=mark) for case, mark in zip(cases, marks)]
+
+
+# Of draws in two parts.
+PARTS = in_stages(0, 1)

@@ -5,6 +5,7 @@ import contextlib
 import json
 import shutil
 
+import draws
 import numpy as np
 import pytest
 import tiny
@@ -188,8 +189,7 @@ def straight(folder, tmp_path_factory):
     return asked, workdir, end
 
 
-@pytest.mark.parametrize('last', [2, 3, 4])
-@pytest.mark.slow
+@pytest.mark.parametrize('last', draws.in_stages(3, 2, 4))
 def test_resuming_before_at_and_after_the_switch(straight, tmp_path, monkeypatch, last):
     """The resumed run equals the uninterrupted run bit for bit."""
     asked, workdir, end = straight

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import children
+import draws
 import examined
 import fsspec
 import huggingface_hub as hub
@@ -151,8 +152,7 @@ def test_members_of_other_settings_are_left_out_and_counted(place, done, capsys)
     assert told(again['lines']) == told(done['lines'])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('width', [2, 4])
+@pytest.mark.parametrize('width', draws.in_stages(4, 2))
 def test_the_width_moves_no_metric_by_more_than_two_examples(
     place, done, width, monkeypatch
 ):

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import draws
 import examined
 import jax
 import jax.numpy as jnp
@@ -91,8 +92,7 @@ def test_with_a_unit_norm_the_scale_of_the_given_one_does_not_matter(rows, unit_
     assert np.array_equal(*losses) == unit_norm
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('width', [2, 3, 4])
+@pytest.mark.parametrize('width', draws.in_stages(3, 4, 2, slow=2))
 def test_members_trained_together_equal_members_trained_alone(rows, width):
     """Width 3 is padded, 4 is spread over four devices. Clipping is on."""
     together = trained(rows, MEMBERS, width, clip_norm=0.5)
@@ -221,9 +221,9 @@ def test_pure_bfloat16_loses_small_updates(rows):
     assert moved['paper_bf16'] < 0.4 < 0.9 < moved['bfloat16']
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    'name, width, parts', [('labels', 1, 1), ('labels', 3, 1), ('retrieval', 1, 2)]
+    'name, width, parts',
+    draws.in_stages(('labels', 3, 1), ('retrieval', 1, 2), ('labels', 1, 1), slow=2),
 )
 def test_parameters_equal_those_of_training_the_whole_table(
     name, width, parts, monkeypatch

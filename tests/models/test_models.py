@@ -1,5 +1,6 @@
 """Properties of the trunks: attention masks, layouts, sizes; for parity see tests/hf."""
 
+import draws
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -159,14 +160,13 @@ def test_all_trunks_have_the_same_interface(tokens, name):
     assert last.shape == every.shape[1:] and last.dtype == jnp.bfloat16
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     'name, make, remats',
-    [
+    draws.in_stages(
         ('plain', lambda _, **options: build(**options), stack.REMAT),
         ('modernbert', other, ['full']),
         ('transformer', other, ['full']),
-    ],
+    ),
 )
 def test_unrolling_and_rematerialization_change_nothing(tokens, name, make, remats):
     def value_and_grad(model, params):

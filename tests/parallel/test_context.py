@@ -55,7 +55,7 @@ def stepped(made, batch):
 
 def marked(name, sizes):
     """Returns a case, long if others are like it."""
-    others = ('mntp', 'mixture', 'transformer', 'bert')
+    others = ('mlm', 'mntp', 'mixture', 'ijepa', 'transformer', 'bert')
     is_long = name in others or 'data' in sizes
     return pytest.param(
         name, sizes, marks=pytest.mark.long if is_long else pytest.mark.slow

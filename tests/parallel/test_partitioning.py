@@ -9,6 +9,7 @@ import os
 
 import children
 import communication
+import draws
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -188,19 +189,19 @@ def test_activations_stay_with_their_rows_for_every_objective(objective, sizes, 
     assert 'full rematerialization' not in capfd.readouterr().err
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ('objective', 'sizes', 'changes', 'options'),
-    [
+    draws.in_stages(
+        ('mlm', MESHES[2], dict(model=section('modernbert', 'blockwise')), {}),
+        ('hybrid', MESHES[0], dict(telemetry=dict(every_steps=2)), dict(looks=1)),
+        ('mlm', MESHES[0], dict(accumulate=3), dict(parts=3)),
         ('mlm', MESHES[1], dict(model=section(attention='blockwise')), {}),
         ('mlm', MESHES[1], dict(model=section('bert')), {}),
         ('mlm', MESHES[2], dict(model=section('bert', 'blockwise')), {}),
         ('mlm', MESHES[1], dict(model=section('modernbert')), {}),
-        ('mlm', MESHES[2], dict(model=section('modernbert', 'blockwise')), {}),
-        ('hybrid', MESHES[0], dict(telemetry=dict(every_steps=2)), dict(looks=1)),
-        ('mlm', MESHES[0], dict(accumulate=3), dict(parts=3)),
         ('mlm', MESHES[0], dict(model=section(scan=False, remat='full')), {}),
-    ],
+        slow=3,
+    ),
 )
 def test_activations_stay_with_their_rows(objective, sizes, changes, options, capfd):
     """For every trunk, in diagnostics, in microbatches and if computed again."""

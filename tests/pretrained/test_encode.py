@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import pickle
 
+import draws
 import examined
 import hypothesis
 import jax
@@ -21,6 +22,7 @@ from jepa_text.settings import resolve
 
 TEXT = 'the whale saw a captain of the union in her garden at night'
 WORDS = 4 * TEXT.split()
+OTHERS = sorted({*pooling.POOLINGS} - {'mean'})
 TEXTS = [' '.join(WORDS[n % 7 : n % 7 + 1 + n % 31]) for n in range(40)]
 
 
@@ -42,8 +44,7 @@ def test_half_of_a_surrogate_pair_is_named(model):
         reader.encode(['a', 'a\ud800'])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('pool', sorted(pooling.POOLINGS))
+@pytest.mark.parametrize('pool', draws.in_stages('mean', *OTHERS))
 def test_vectors_do_not_depend_on_the_batch(model, pool):
     """Compares with one row without padding, and with other batches."""
     together = model.encode(TEXTS, pool=pool)
@@ -62,14 +63,13 @@ def test_vectors_do_not_depend_on_the_batch(model, pool):
     assert_allclose(model.encode(TEXTS[::-1], pool=pool)[::-1], together, atol=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ('shape', 'axes', 'rows'),
-    [
+    draws.in_stages(
         ((2, 2), ('data', 'fsdp'), 4),
         ((4,), ('fsdp',), 4),
         ((2, 2), ('tensor', 'data'), 2),
-    ],
+    ),
 )
 def test_a_model_is_sharded_when_it_is_loaded(model, tmp_path, shape, axes, rows):
     tuned = examined.with_head(model, labels.Labels(labels=(1, 2, 3)))

@@ -5,6 +5,7 @@ import functools
 import re
 import types
 
+import draws
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,8 +76,9 @@ def equal(a, b):
     jax.tree.map(assert_array_equal, a, b)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('name, rule', [('clm', ''), ('hybrid', 'remembering')])
+@pytest.mark.parametrize(
+    'name, rule', draws.in_stages(('hybrid', 'remembering'), ('clm', ''))
+)
 def test_accumulation_gives_the_gradient_of_the_batch(monkeypatch, name, rule):
     """Weights of losses are the same; the memory of a balance is updated in the step."""
     monkeypatch.setitem(balance.RULES, 'remembering', Remembering)
@@ -266,8 +268,7 @@ def test_entering_a_phase_carries_the_state_over():
     assert back.target is None and set(back.params) == {'encoder', 'lm_head'}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('name, b2', [('adamw', 0.999), ('muon', 0.95)])
+@pytest.mark.parametrize('name, b2', draws.in_stages(('muon', 0.95), ('adamw', 0.999)))
 def test_new_parameters_first_move_by_the_learning_rate(name, b2):
     """So do reset ones; all others continue."""
     optimizer = dict(name=name, b2=b2, weight_decay=0.0)
