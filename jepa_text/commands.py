@@ -226,7 +226,7 @@ SHARED_FLAGS = {
 def command_of(place, config):
     """Returns the command that a config is for: by its name, or by its keys."""
     stem = Path(place.partition(':')[0]).stem
-    if stem in COMMANDS:
+    if stem in COMMANDS and COMMANDS[stem].config_module:
         return stem
     return 'evaluate' if 'tasks' in config else 'study' if 'runs' in config else 'train'
 

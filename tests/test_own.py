@@ -11,6 +11,7 @@ import pytest
 import readme
 import test_objectives
 import tiny
+from numpy.testing import assert_allclose
 
 from jepa_text import main
 from jepa_text.data import sources
@@ -19,7 +20,7 @@ from jepa_text.objectives.latent import balance
 from jepa_text.optim import schedules
 from jepa_text.parallel import sharding
 from jepa_text.planning import plan
-from jepa_text.pretrained import load
+from jepa_text.pretrained import load, saved
 from jepa_text.running import metrics
 from jepa_text.settings import resolve
 from jepa_text.training import config as settings
@@ -68,6 +69,21 @@ OTHERS = {
     'broken': 'import no_such_module_at_all\n',
     'nothing': 'LAMBDA = 0.5\n',
 }
+
+
+SIZES = dict(width=8, depth=1, heads=2, kv_heads=2, ffn_width=32)
+NETS = """
+from jepa_text.models import transformer
+
+class Net(transformer.Transformer):
+    pass
+
+def make(vocab_size, width=8):
+    sizes = dict(width=width, depth=1, heads=2, kv_heads=2, ffn_width=32)
+    return Net(vocab_size=vocab_size, **sizes)
+"""
+ALL = NETS.replace('width=8', '**sizes').replace('    sizes = dict', '    assert dict')
+ALL = ALL.replace('width=width', 'width=8')
 
 
 @pytest.fixture(scope='module', autouse=True)
@@ -181,6 +197,27 @@ def test_others_are_made_by_their_names():
     latent = test_objectives.build('hybrid', balance={'name': 'my_lab.balance'})
     loss, values = test_objectives.evaluate(latent, test_objectives.batch_of(latent))
     assert np.isfinite(loss) and values['jepa/lambda'] == 0
+
+
+@pytest.mark.slow
+def test_a_model_of_ones_own_is_planned_loaded_and_tuned(lab, tmp_path):
+    """Whose `make` takes fewer options than ours; one of an own class gets them all."""
+    config = tiny.config(tmp_path, steps=2, model=dict(name='my_lab.model', width=8))
+    (planned,) = plan.plan(config).values()
+    assert planned.phases[0].parameters['encoder'] > 0
+    tiny.train(config, tmp_path / 'run')
+    model = load.load(tmp_path / 'run')
+    assert model.network.encoder.width == 8 and model.encode(['a']).shape == (1, 8)
+    model.save(tmp_path / 'saved')
+    assert_allclose(load.load(tmp_path / 'saved').encode(['a']), model.encode(['a']))
+    (lab / 'my_lab' / 'nets.py').write_text(NETS)
+    encoder = resolve.build('models', {'name': 'my_lab.nets'}, vocab_size=9)
+    with pytest.raises(ValueError, match="my_lab.nets does not take 'depth'"):
+        saved.section_of(encoder)
+    (lab / 'my_lab' / 'all_nets.py').write_text(ALL)
+    section = dict(name='my_lab.all_nets', **SIZES)
+    encoder = resolve.build('models', section, vocab_size=9)
+    assert saved.section_of(encoder)['name'] == 'my_lab.all_nets'
 
 
 @pytest.mark.parametrize(

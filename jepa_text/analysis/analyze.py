@@ -4,7 +4,7 @@ workdir/
   analysis.json   config, all values and tests
   analysis.csv    the values, one per row
   analysis.html   the report
-  features/       cached vectors (or the folder config.cache)
+  features/       cached vectors
 
 All values are measured on texts that no probe was trained on. Each model is compared with
 its controls (controls.py). Measures of the last layer have an interval over texts; models
@@ -53,7 +53,6 @@ MIN_TEST = 8  # different test examples; correlations and ranks need at least th
 class Config:
     """The config of an analysis."""
 
-    name: str = field('analysis', 'name of the analysis')
     seed: int = field(0, 'seed of all sampling', minimum=0)
     models: tuple[str, ...] = field(
         doc="workdirs of runs, or 'hf:' with a name or folder"
@@ -80,11 +79,6 @@ class Config:
         ('untrained', 'bag of embeddings', 'TF-IDF'),
         'controls to measure',
         choices=tuple(controls.CONTROLS),
-    )
-    cache: str = field(
-        '',
-        "folder for cached vectors; '' for a local workdir's own, 'private' for the "
-        "user's",
     )
     threads: int = field(0, 'threads that measure; 0 for the number of cores', minimum=0)
     engine: Options = schema.field({}, 'where vectors of models are computed')
@@ -122,8 +116,7 @@ def analyze(config, workdir):
     options = schema.read(Options, config['engine'], 'engine')
     with contextlib.ExitStack() as stack:
         run = stack.enter_context(engine.opened(options, folder))
-        cache = str(config['cache'] or folder / 'features')
-        cache = str(compilation.private_folder(cache, 'cache'))
+        cache = str(folder / 'features')
         if not options.is_in_process:
             _encode_elsewhere(config, names, cache, run)
         stack.enter_context(measuring.one_blas_thread())

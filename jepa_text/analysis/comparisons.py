@@ -13,7 +13,11 @@ import numpy as np
 from jepa_text.analysis import probes
 from jepa_text.measures import statistics
 
-PROBES = (('probe_accuracy', ''), ('cosine_spearman', ''))
+# The score of a task is the first of these that it has.
+SCORES = (
+    *('probe_mcc', 'probe_f1', 'probe_accuracy'),
+    *('cosine_spearman', 'probe_spearman'),
+)
 GEOMETRY = tuple(
     (metric, form)
     for metric in ('uniformity', 'effective_rank')
@@ -37,15 +41,20 @@ def tests(chosen, rows, per_example, deviations):
     tasks = list(dict.fromkeys(task for task, *_ in chosen))
     compared = [
         [chosen.get((task, model, '', *value)) for model in pair]
-        for task, pair, value in product(
-            tasks, combinations(models, 2), PROBES + GEOMETRY
-        )
+        for task, pair in product(tasks, combinations(models, 2))
+        for value in ((score_of(chosen, task), ''), *GEOMETRY)
     ]
     compared = [sides for sides in compared if _are_comparable(sides)]
     values = ([seeds[value_key(side)] for side in sides] for sides in compared)
     verdicts = statistics.corrected([statistics.paired(*both) for both in values])
     samples = by_cell(per_example), by_cell(deviations)
     return [_test(sides, *verdict, samples) for sides, verdict in zip(compared, verdicts)]
+
+
+def score_of(chosen, task):
+    """The metric that a task is judged by, of findings.final_rows; '' without one."""
+    measured = {metric for of, model, *_, metric, _ in chosen if of == task and model}
+    return next((metric for metric in SCORES if metric in measured), '')
 
 
 def _are_comparable(sides):

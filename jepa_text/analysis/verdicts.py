@@ -12,8 +12,6 @@ BEYOND = (
     'about its layers. Better alignment does not count if all texts are closer together, '
     'as then so are the texts of a class.'
 )
-# The headline has the first of these that a task has.
-SCORES = ('probe_accuracy', 'probe_spearman', 'cosine_spearman')
 
 
 def headline(results):
@@ -52,7 +50,7 @@ def _scores(results):
             if of == task and not form:
                 of_task[tuple(subject)][metric] = figures.interval(row)
         models = {key: own for key, own in of_task.items() if key[0] and not key[1]}
-        metric = next((m for m in SCORES if any(m in own for own in models.values())), '')
+        metric = comparisons.score_of(rows, task)
         values = {key: own[metric] for key, own in of_task.items() if metric in own}
         yield page.scores(
             f'`{task}`, {metric_label(metric)}',

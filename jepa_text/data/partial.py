@@ -43,9 +43,11 @@ def open_folder(path, plan):
             raise FileExistsError(errno.EEXIST, 'exists by now', str(path))
         _start_or_resume(partial, plan)
         yield partial
+        atomic.flush_tree(partial)
+        # Not before all is on disk: without them, the next call would start over.
         for file in (partial / PLAN, *_records(partial)):
             file.unlink(missing_ok=True)
-        atomic.flush_tree(partial)
+        atomic.flush(partial)
         os.rename(partial, path)
         # Not before: another process would lock a new file of this name, and start over.
         (path / LOCK).unlink()

@@ -111,7 +111,9 @@ def _write(partial, tokenizer, options, about):
                 raise outcome.error  # which stops the other tasks
 
         run(_tasks(work, options), on_end)
-    shutil.rmtree(partial / units.SCRATCH)
+    # Of a process that was killed after this line, no task is left to make it again.
+    if (partial / units.SCRATCH).exists():
+        shutil.rmtree(partial / units.SCRATCH)
     return row_folder.write_manifest(partial, _manifest(work, about))
 
 

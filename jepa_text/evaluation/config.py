@@ -100,7 +100,6 @@ class Finetuning:
 class Config:
     """Config of `jepa-text evaluate`."""
 
-    name: str = field('evaluation', 'name of the page')
     models: tuple[str, ...] = field(
         doc="workdirs of runs, or 'hf:' with a name on the hub or a folder"
     )

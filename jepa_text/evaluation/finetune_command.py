@@ -54,6 +54,7 @@ def _finetune(config, workdir):
             f'{task.name} is answered without training: remove zero_shot from the task.'
         )
     model = load.load(config.model)
+    saved.section_of(model.network.encoder)  # raises before it is trained
     model = dataclasses.replace(model, name=config.model)
     examination = examiner.examination_of(model, task, config.finetuning)
     if why := exported.obstacle(examination.kind, model):

@@ -58,13 +58,15 @@ def rank(model, task, k=DEPTH):
     """Returns {query: {document: score}} of a Retrieval: k documents by cosine per query.
 
     Queries are those with judgments. Ties and documents that are the query itself are
-    treated as in metrics/ranking.py.
+    treated as in metrics/ranking.py. None if a vector is not finite.
     """
     queries = task.qrels | (task.validation_qrels or {})
     # `top_k` breaks ties by the index: the larger id first, as trec_eval does.
     names = sorted(task.corpus, reverse=True)
     corpus_ND = unit(model.encode([task.corpus[name] for name in names]))
     queries_QD = unit(model.encode([task.queries[query] for query in queries]))
+    if not (np.isfinite(corpus_ND).all() and np.isfinite(queries_QD).all()):
+        return None
     scores_QK, index_QK = top_k(queries_QD, corpus_ND, k + 1)
     run = {}
     for (query, judged), *row in zip(queries.items(), index_QK, scores_QK):

@@ -82,7 +82,7 @@ class Examination(finetune.Measurement):
         super().__init__(model, task, settings)
         reader = prediction.reader(model, settings.max_length or None)
         self.max_length, self.reader = reader.length, reader
-        given = {'retrieval': 'auto', 'scores': settings.pool}.get(task.kind, '')
+        given = settings.pool if task.kind in ('retrieval', 'scores') else ''
         self.pool = model.pool if given == 'auto' else given
 
     @functools.cached_property
@@ -146,9 +146,11 @@ def similarity(model, task):
 def retrieved(model, task):
     """Ranking of a corpus by the cosine of vectors, for each query.
 
-    Returns (Measured, the run {query: {document: score}}, whether all scores are equal).
+    Returns (Measured, the run {query: {document: score}}, whether all scores are equal);
+    None if a vector is not finite.
     """
-    run = search.rank(model, task)
+    if (run := search.rank(model, task)) is None:
+        return None
     scores = {score for found in run.values() for score in found.values()}
     return ranking.measure(task.qrels, run), run, len(scores) == 1
 

@@ -72,7 +72,9 @@ def with_mask(tokenizer, where, mask):
             f"adapt: mask='new', but {where} has {MASK} already: take mask='auto'."
         )
     content = declared.unmarked(json.loads(tokenizer.content), 'mask')
-    free = [i for i in tokenizer.special_ids if RESERVED.search(name_of(i))]
+    taken = tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id
+    special_ids = (i for i in tokenizer.special_ids if i not in taken)
+    free = [i for i in special_ids if RESERVED.search(name_of(i))]
     if mask == 'new' or not free:
         content, _ = roles.with_new(content, MASK)
         return tokenizers.parse(content, where), MASK, 'new'

@@ -64,7 +64,7 @@ def exists(name):
     """Whether a name refers to a tokenizer, as far as is known without a download."""
     by_name = name in (BUNDLED, START) or name.startswith(paths.MODEL)
     by_name = by_name or addresses.is_address(name)
-    return by_name or bool(name and Path(name).exists())
+    return by_name or bool(name and Path(name).expanduser().exists())
 
 
 def read(name):

@@ -10,7 +10,8 @@
 
 Each returns a function that maps the step, an integer or float scalar, to a float32
 scalar: pure, stateless, safe under jit and vmap. `make` builds one from a config section,
-in which each length may be given as a fraction: `warmup_fraction` for `warmup_steps`.
+in which each length may be given as a fraction of `steps`, by default those of the run:
+`warmup_fraction` for `warmup_steps`.
 """
 
 import inspect
@@ -48,7 +49,9 @@ def make(section, steps, what='schedule'):
     for key in keywords.keys() - known:
         near = resolve.nearest(key, known)
         raise ValueError(f'{what} {name!r} does not take {key!r}.{near}')
-    keywords = ranges.in_steps(f'{what} {name!r}', keywords, steps)
+    own = keywords.get('steps')
+    total = own if isinstance(own, int) else steps
+    keywords = ranges.in_steps(f'{what} {name!r}', keywords, total)
     if 'steps' in parameters:
         keywords.setdefault('steps', steps)
     for key, value in keywords.items():

@@ -30,9 +30,8 @@ def plan(config, workdir=None):
     plans = {}
     for name, run in settings.of_runs(_unseeded(config)).items():
         options = schema.read(hardware.Options, run['plan'], 'plan')
-        _, devices = hardware.find(options.target)
-        mesh = sharding.abstract_mesh(devices, **run['mesh'])
-        run = completion.with_baseline(completion.with_init_from(run), mesh)
+        started = completion.with_init_from(run)
+        run = completion.with_baseline(started, mesh(run, options))
         preflight.batch_size(outline(run, options))
         plans[name] = make(run, options)
         tables.show(name, plans[name])
@@ -156,11 +155,13 @@ def outline(config, options):
 
     Raises ValueError for settings that are incompatible.
     """
+    return recipes.outline(config, mesh(config, options), options.vocab_size)
+
+
+def mesh(config, options):
+    """The mesh of a train config on the hardware of the options."""
     _, devices = hardware.find(options.target)
-    mesh = sharding.abstract_mesh(devices, **config['mesh'])
-    # The step is only traced, so the attention kernel need not be available.
-    traced = config | {'model': config['model'] | {'attention': 'xla'}}
-    return recipes.outline(traced, mesh, options.vocab_size)
+    return sharding.abstract_mesh(devices, **config['mesh'])
 
 
 def make(config, options):

@@ -126,14 +126,18 @@ def unlabeled(kind, first, second=None):
         )
     if kind.name == 'spans' and second is None:
         raise ValueError('Spans need contexts: give the questions, then the contexts.')
-    if kind.name == 'retrieval' and second is None:
-        raise ValueError('The model produces vectors: use encode, not predict.')
+    if kind.name == 'retrieval':
+        raise ValueError(
+            'The model produces vectors of queries and documents: use '
+            'model.encode(texts), not predict, and compare them by cosine similarity.'
+        )
     if kind.name == 'tags' and second is not None:
         raise ValueError('Tags are for lists of words, without second texts.')
     for number, text in (*enumerate(first), *enumerate(second or ())):
         is_valid = isinstance(text, str)
         if kind.name == 'tags':
-            is_valid = not is_valid and all(isinstance(word, str) for word in text)
+            is_list = isinstance(text, list | tuple | np.ndarray)
+            is_valid = is_list and all(isinstance(word, str) for word in text)
         if not is_valid:
             wanted = 'list of words' if kind.name == 'tags' else 'text'
             raise ValueError(

@@ -162,10 +162,3 @@ class Vectors(PooledKind):
         where_N = batch['segment_ids'][: len(query_ND)].any(axis=1)
         values_N = losses.info_nce(query_ND, document_ND, where_N, self.temperature)
         return jnp.sum(values_N), jnp.sum(where_N)
-
-    def answers(self, outputs, rows, examples):
-        """Raises ValueError: use `encode`."""
-        raise ValueError(
-            'The model was fine-tuned to produce vectors of queries and documents: use '
-            'model.encode(texts) and compare them by cosine similarity.'
-        )

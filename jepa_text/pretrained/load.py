@@ -66,10 +66,7 @@ def load(
     name = hf_files.named(name)
     if addresses.location('The model', name, model=True).startswith(paths.MODEL):
         if step is not None:
-            raise ValueError(
-                f'{name} has no steps, so step={step} has no meaning: leave it out. '
-                'For another version of a model on the hub, use revision.'
-            )
+            raise _without_steps(name, step)
         place = str(name).removeprefix(paths.MODEL)
         model = _of_import(str(name), hf_load.load(place, mesh=mesh, **options))
     elif given := [key for key, value in options.items() if value is not None]:
@@ -79,7 +76,9 @@ def load(
         )
     else:
         folder = places.model_folder('The model', name, step)
-        if step is None and saved.is_saved(folder):
+        if saved.is_saved(folder):
+            if step is not None:
+                raise _without_steps(name, step)
             model = Pretrained(name=str(name), **saved.read(folder))
         else:
             step, model = abstract(folder, step, str(name))
@@ -92,6 +91,13 @@ def load(
         return model
     placed = sharding.shardings(model.params, mesh)
     return dataclasses.replace(model, params=jax.device_put(model.params, placed))
+
+
+def _without_steps(name, step):
+    return ValueError(
+        f'{name} has no steps, so step={step} has no meaning: leave it out. For another '
+        'version of a model on the hub, use revision.'
+    )
 
 
 def outline(workdir, weights=False):
@@ -243,12 +249,13 @@ def _of_now(value, section):
 
 def _model(config, tokenizer, meta, phase, name):
     """A model whose parameters are only shapes; `meta` is that of a checkpoint, or {}."""
-    # The kernel is chosen again: the model may be used on another machine.
-    encoder = {**config['model'], 'attention': 'auto'}
+    encoder = {key: x for key, x in config['model'].items() if key != 'attention'}
     phases = _of_now(config['phases'], 'phases')
     own = phases[phase]
     encoder = stack.changed(encoder, {'rope_theta': own.get('rope_theta')})
     encoder = resolve.build('models', encoder, vocab_size=tokenizer.vocab_size)
+    # The kernel is chosen again: the model may be used on another machine.
+    encoder = encoder.clone(attention='auto')
     length = section.changed(config['data'], own.get('data'))['row_length']
     total = config.get('steps') or meta.get('steps')
     # That of an older run follows from its budget in tokens.

@@ -60,6 +60,7 @@ def write(folder, model, made=None):
     `facts` are. Raises ValueError for an LM head that is not the encoder's.
     """
     folder = Path(folder)
+    section = section_of(model.network.encoder)
     folder.mkdir(parents=True, exist_ok=True)
     model.tokenizer.save(folder / TOKENIZER)
     leaves = traverse_util.flatten_dict(jax.device_get(model.params), sep='/')
@@ -69,7 +70,7 @@ def write(folder, model, made=None):
     description = {
         'kind': model.kind and kind_section(model.kind),
         'objective': None if model.kind else _objective_section(model),
-        'model': section_of(model.network.encoder),
+        'model': section,
         'modules': [*model.params],
         'reading': {key: getattr(model, key) for key in READING},
         'record': model.record,
@@ -163,7 +164,10 @@ def kind_of(section):
 
 
 def section_of(encoder):
-    """The config section from which an encoder can be built."""
+    """The config section from which an encoder can be built.
+
+    Raises UserCodeError for one of a user's class whose module does not build it.
+    """
     module = type(encoder).__module__
     name = module.removeprefix('jepa_text.models.')
     fields = {
@@ -172,7 +176,17 @@ def section_of(encoder):
         if field.name not in ('name', 'parent')
     }
     # The kernel is chosen again: the model may be used on another machine.
-    return {'name': name, **fields, 'attention': 'auto'}
+    section = {'name': name, **fields, 'attention': 'auto'}
+    if '.' in name:
+        own = {key: x for key, x in section.items() if key != 'vocab_size'}
+        made = resolve.build('models', own, vocab_size=encoder.vocab_size)
+        if made != encoder.clone(attention='auto'):
+            resolve.reject_user_code(
+                name,
+                'make must return the encoder with all of its fields as they are given, '
+                f'as a saved model has only these: {own} gave {made}.',
+            )
+    return section
 
 
 def _with_tuples(section):

@@ -143,8 +143,9 @@ def _path_of(name, place):
     """Returns the path of a config file, given itself or as the name of a shipped one."""
     if name in shipped():
         return folder() / f'{name}.py'
-    if name.endswith('.py') and Path(name).is_file():
-        return Path(name)
+    path = Path(name).expanduser()
+    if path.suffix == '.py' and path.is_file():
+        return path
     paths.local('--config', place)
     near = resolve.nearest(Path(name).stem, shipped())
     raise ValueError(

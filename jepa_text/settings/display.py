@@ -141,6 +141,8 @@ def _assignments(root, config):
         if '[' in key or key.startswith(absent):
             continue
         section, _, name = key.rpartition('.')
+        if config.get(key, '') is None:
+            absent = (*absent, f'{key}.')
         if key in config:
             start = f'    config.{key} = '
             value = pprint.pformat(config[key], width=88 - len(start), sort_dicts=False)

@@ -59,9 +59,7 @@ def seconds(log):
 
 def _budget(config):
     options = schema.read(hardware.Options, config['plan'], 'plan')
-    # Nothing is run, so the attention kernel need not be available.
-    traced = config | {'model': config['model'] | {'attention': 'xla'}}
-    recipe = recipes.outline(traced, sharding.abstract_mesh(1), options.vocab_size)
+    recipe = recipes.outline(config, sharding.abstract_mesh(1), options.vocab_size)
     spans = (
         (phase.start, phase.stop, phase.tokens_per_step, recipe.cost(phase).model)
         for phase in recipe.phases

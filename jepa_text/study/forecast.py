@@ -79,7 +79,8 @@ def of_members(configs, folder):
     `configs` are as of members.configs; members finished in `folder` count as done.
     Raises ValueError for a run that is impossible with its settings.
     """
-    completed = work.completed(configs, folder)
+    mesh = lambda config: plan.mesh(config, _options(config))  # noqa: E731
+    completed = work.completed(configs, folder, mesh)
     recipes, plans = {}, {}
     outline = tree.shared(lambda config: plan.outline(config, _options(config)))
     for name, config in completed.items():

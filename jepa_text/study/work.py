@@ -105,10 +105,11 @@ def member_configs(config, folder):
     return configs
 
 
-def completed(configs, folder):
-    """Returns the configs with the models of their starts and their baselines."""
+def completed(configs, folder, mesh=lambda config: None):
+    """Returns the configs with the models of their starts and their baselines, which
+    `mesh` makes the devices of a config for, by default those of this job."""
     started = {n: completion.with_init_from(c, folder / n) for n, c in configs.items()}
-    return {n: completion.with_baseline(c) for n, c in started.items()}
+    return {n: completion.with_baseline(c, mesh(c)) for n, c in started.items()}
 
 
 def check_runs(config, configs, filling):

@@ -86,7 +86,9 @@ def _check_before_rows(config, folder):
     """
     section, rows = config['prepare'], config['data']['folder']
     is_here = not addresses.is_address(rows)
-    if is_here and Path(rows).resolve().is_relative_to(Path(folder).resolve()):
+    if is_here and Path(rows).expanduser().resolve().is_relative_to(
+        Path(folder).resolve()
+    ):
         raise ValueError(
             f'data.folder={rows!r} is in the workdir {folder}, which is for the files of '
             'one run. Give a folder outside of it.'

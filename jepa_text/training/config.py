@@ -279,15 +279,15 @@ def of_runs(config):
 
 
 def _with_shared_names(run, shared):
-    """Returns a run of a study; a section without a name, as dict(peak=1e-3), changes the
-    shared one instead of the default. With its own `init_from`, `model` changes that."""
+    """Returns a run of a study; `data`, and sections without a name as dict(peak=1e-3),
+    change the shared ones instead of the default. With its own `init_from`, `model`
+    changes that."""
     changed = {
         key: schema.merged(shared[key], value)
         for key, value in run.items()
         if ranges.is_section(value)
         and ranges.is_section(shared.get(key))
-        and 'name' in shared[key]
-        and 'name' not in value
+        and (key == 'data' or ('name' in shared[key] and 'name' not in value))
     }
     if run.get('init_from'):
         changed.pop('model', None)

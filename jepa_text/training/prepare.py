@@ -12,7 +12,7 @@ from jepa_text.data import pipeline
 from jepa_text.data.prepare import prepare
 from jepa_text.data.rows import row_folder
 from jepa_text.data.section import Prepare
-from jepa_text.files import addresses
+from jepa_text.files import addresses, paths
 from jepa_text.hf import named_tokenizer
 from jepa_text.report import rows_page
 from jepa_text.settings import schema
@@ -51,6 +51,7 @@ def make(section, folder, source=None, budget=0, is_brief=False):
     """
     if addresses.is_address(folder):
         return _make_remote(section, folder, source, budget, is_brief)
+    folder = paths.local('The folder of rows', folder)
     section = schema.resolved(Prepare, section, 'prepare')
     name, texts = section.pop('tokenizer'), section['source']
     opened = _opened(name, texts, folder, source, is_brief)

@@ -56,7 +56,6 @@ def folder(tmp_path_factory):
 
 def config(folder, **changes):
     made = dict(
-        name='analysis',
         seed=0,
         models=[str(folder / 'a-0'), str(folder / 'a-1')],
         tasks=[dict(name='labeled', path=str(folder / 'set.jsonl'))],
@@ -66,7 +65,6 @@ def config(folder, **changes):
         test=40,
         half_samples=4,
         controls=['untrained', 'bag of embeddings', 'TF-IDF'],
-        cache='',
         threads=1,
     )
     return made | changes

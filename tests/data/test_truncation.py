@@ -54,7 +54,6 @@ def config(folder):
         test=36,
         half_samples=0,
         controls=list(controls.CONTROLS),
-        cache='',
         threads=1,
     )
 

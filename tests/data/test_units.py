@@ -296,6 +296,19 @@ def test_a_second_process_waits_for_the_first(tmp_path, capfd):
     assert os.listdir(tmp_path) == ['a'] and os.listdir(tmp_path / 'a') == ['x']
 
 
+def test_a_kill_before_all_is_on_disk_repeats_no_part(tmp_path, monkeypatch):
+    def killed(_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(partial.atomic, 'flush_tree', killed)
+        with partial.open_folder(tmp_path / 'a', {'x': 1}) as here:
+            partial.mark_done(here, 0, 'done')
+    with partial.open_folder(tmp_path / 'a', {'x': 1}) as here:
+        assert partial.done_parts(here) == {0: 'done'}
+    assert os.listdir(tmp_path) == ['a'] and not os.listdir(tmp_path / 'a')
+
+
 def test_a_complete_folder_is_locked_until_it_is_renamed(tmp_path, monkeypatch):
     real = partial.atomic.flush_tree
 

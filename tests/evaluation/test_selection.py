@@ -53,7 +53,11 @@ def test_sensitivity_covers_the_given_rates():
     (chosen,) = selection.select(lines, rates=selection.PAPER_RATES)
     below = [row['test']['standard']['accuracy'] for row in lines[:10]]
     assert chosen.sensitivity == pytest.approx(np.std(below, ddof=1))
-    (chosen,) = selection.select(lines, rates=(2e-5, 1e-4))
+    # Seeds that only the best rate has would count it more than the others.
+    (chosen,) = selection.select([*grid(2), *lines[7:10]])
+    seeds = [row['test']['standard']['accuracy'] for row in grid(2)]
+    assert len(chosen.members) == 5
+    assert chosen.sensitivity == pytest.approx(np.std(seeds, ddof=1))
     (alone,) = selection.select(lines[:1])
     assert math.isnan(alone.sensitivity) and math.isnan(alone.interval().low)
 

@@ -279,7 +279,7 @@ UNNAMED = [{'sentence': 'a', 'label': 1}] * 5
         ('labeled', 'a.jsonl', labels(' '), "row 1: the label is ' '"),
         ('labeled', 'a.jsonl', labels(['a']), r"the label is \['a'\]. Give one class"),
         ('labeled', 'a.jsonl', labels(NAN), 'row 1: the label is nan'),
-        ('texts', 'a.txt', None, 'Text file .* does not exist'),
+        ('texts', 'a.txt', None, 'There is no file or folder'),
     ],
 )
 def test_invalid_files_raise(name, file, content, words, tmp_path):
@@ -295,6 +295,19 @@ def test_unprepared_tensorflow_datasets_raise():
     with pytest.raises(ValueError, match='prepared on this machine as array') as found:
         tables.splits('tfds:no_such_set')
     assert len(str(found.value)) < 400  # and no list of all sets that there are
+
+
+def test_texts_of_a_folder_keep_their_splits(tmp_path, monkeypatch):
+    """Lines of .txt files, or a field of others; also below the home folder."""
+    monkeypatch.setenv('HOME', str(tmp_path))
+    for split, texts in (('train', TEXTS[:5]), ('test', TEXTS[5:])):
+        for name in ('lines', 'rows'):
+            (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / f'lines/{split}.txt').write_text('\n\n'.join([*texts, texts[0]]))
+        jsonl(tmp_path / f'rows/{split}.jsonl', [dict(text=text) for text in texts])
+    for task in (build('own', path='~/lines'), build('texts', path='~/rows')):
+        assert task.kind == 'texts' and task.train.first == list(TEXTS[:5])
+        assert task.test.first == list(TEXTS[5:])
 
 
 def test_a_local_folder_is_a_task_by_its_name(tmp_path, monkeypatch):

@@ -182,6 +182,12 @@ def test_vectors_that_are_not_finite_are_recorded(tmp_path):
     params = jax.tree.map(lambda x: x * np.nan, examined.model().params)
     ((_, found),) = examination(tmp_path, params=params).run([zero_shot.MEMBER])
     assert found.outcome['status'] == 'not finite' and found.outcome['test'] is None
+    path = examined.jsonl(tmp_path / 'asked.jsonl', ASKED)
+    task = examiner.task_of(dict(name='query_pairs', path=path, zero_shot=True))
+    model = dataclasses.replace(examined.model(), params=params)
+    made = examiner.examination_of(model, task, settings.Finetuning(pool='max'))
+    ((_, found),) = made.run([zero_shot.MEMBER])
+    assert made.config['pooling'] == 'max' and found.outcome['status'] == 'not finite'
 
 
 def test_unsupported_zero_shot_tasks_raise(tmp_path):

@@ -15,13 +15,13 @@ from jepa_text.data.sets import tables
 from jepa_text.data.sources import text, tfds
 from jepa_text.evaluation import evaluate, finetune_command
 from jepa_text.files import paths
-from jepa_text.hf import files
+from jepa_text.hf import files, named_tokenizer
 from jepa_text.planning import benchmark, plan
 from jepa_text.pretrained import export, export_command, load
 from jepa_text.running import checkpoint, compilation, workdir
 from jepa_text.settings import config_file
+from jepa_text.training import begin, init_from, tokenizer
 from jepa_text.training import config as settings
-from jepa_text.training import init_from, tokenizer
 from jepa_text.training import prepare as preparing
 
 AWAY = ('gs://bucket/x', 'hf://datasets/x', 'file:///x', Path('gs://b/x'))
@@ -168,6 +168,16 @@ def test_the_home_folder_is_known_everywhere(tmp_path, monkeypatch):
     for name in ('~/saved', 'hf:~/exported'):
         again = load.load(name)
         assert_allclose(again.encode(['sea']), model.encode(['sea']), atol=1e-5)
+    assert main.main(['jepa-text', 'init', 'toy', str(tmp_path / 'my.py')]) == 0
+    assert config_file.read('~/my.py')['steps'] == config_file.read('toy')['steps']
+    assert named_tokenizer.exists('~/exported/tokenizer.json')
+    (tmp_path / 'a.txt').write_text('a whale\n' * 99)
+    source = dict(name='text', path=str(tmp_path / 'a.txt'))
+    preparing.make(SECTION | dict(source=source, splits=('train',)), '~/rows')
+    assert (tmp_path / 'rows' / preparing.REPORT).is_file()
+    config = dict(data=dict(folder='~/run/rows'), prepare=SECTION)
+    with pytest.raises(ValueError, match='is in the workdir'):
+        begin._check_before_rows(config, tmp_path / 'run')
 
 
 @pytest.mark.parametrize('path', ['', None, 3, ['a']])

@@ -72,6 +72,21 @@ def test_a_reserved_token_becomes_the_mask_and_keeps_its_row(folder):
     assert imported.tokenizer.fingerprint != load.load(path).tokenizer.fingerprint
 
 
+def test_a_reserved_token_with_a_role_stays_as_it_is(folder):
+    path = folder('llama')
+    names = {
+        f'<|reserved_special_token_{n}|>': w for n, w in enumerate(('<pad>', '<mask>'))
+    }
+    words = [dict(zip(names.values(), names)).get(word, word) for word in WORDS]
+    hf_cases.write_tokenizer(path, words)
+    (path / 'tokenizer_config.json').write_text(json.dumps({'pad_token': [*names][0]}))
+    imported = load.load(path, adapt={})
+    tokenizer = imported.tokenizer
+    assert tokenizer.backend.id_to_token(tokenizer.pad_id) == [*names][0]
+    assert tokenizer.backend.id_to_token(tokenizer.mask_id) == '<mask>'
+    assert tokenizer.mask_id == WORDS.index('<mask>')
+
+
 def test_a_mask_that_is_there_is_not_made_anew(folder):
     """Its row, which was trained, would become the mean of all."""
     with pytest.raises(ValueError, match="has <mask> already: take mask='auto'"):

@@ -196,7 +196,7 @@ def test_the_command_exports_a_fine_tuned_model(tmp_path, capsys):
     out = tmp_path / 'out'
     command = ['jepa-text', 'export', f'--workdir={tmp_path / "tuned"}', f'--to={out}']
     assert main.main([*command, '--step=3']) == 2
-    assert 'contains no config.json, so it is no run' in capsys.readouterr().err
+    assert 'has no steps, so step=3 has no meaning' in capsys.readouterr().err
     assert main.main(command) == 0
     assert 'EuroBertForSequenceClassification' in capsys.readouterr().out
     text = (out / 'README.md').read_text()
@@ -268,8 +268,8 @@ def test_retrieval_models_are_exported_without_head(tmp_path, family, architectu
     assert export.write(model, tmp_path / 'out')['architecture'] == architecture
     again = load.load(f'hf:{tmp_path / "out"}')
     assert_allclose(again.encode(TEXTS), model.encode(TEXTS), atol=1e-5)
-    with pytest.raises(ValueError, match='use encode, not predict'):
-        model.predict(TEXTS)
+    with pytest.raises(ValueError, match='use model.encode.*not predict'):
+        model.predict(TEXTS, TEXTS)
 
 
 def test_labels_of_a_later_training_elsewhere_count(tmp_path):

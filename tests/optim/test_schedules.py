@@ -47,6 +47,15 @@ def test_fractions_whose_sum_is_one_fit_any_number_of_steps():
             assert made['warmup_steps'] + made['decay_steps'] <= steps
 
 
+def test_fractions_are_of_the_schedules_own_steps():
+    given = dict(name='wsd', peak=1.0, warmup_steps=0, steps=100)
+    made, wanted = (
+        schedules.make(given | length, 20)(jnp.arange(100))
+        for length in (dict(decay_fraction=0.5), dict(decay_steps=50))
+    )
+    np.testing.assert_array_equal(made, wanted)
+
+
 def wsd_of_optax(peak, warmup, decay, steps):
     parts = [
         optax.linear_schedule(0.0, peak, warmup),

@@ -52,6 +52,8 @@ ASKED = [
     (LABELS, ([['a', 'b']], None), r"need a text per example, not \['a', 'b'\]"),
     (LABELS, (['a'], [None]), 'labels need a text per example, not None'),
     (TAGS, (['a b'], None), "need a list of words per example, not 'a b'"),
+    (TAGS, ([['a'], None], None), 'a list of words per example, not None, as example 1'),
+    (TAGS, ([{'a': 'b'}], None), 'need a list of words per example, not {'),
     (TAGS, ([['a', 3]], None), r"a list of words per example, not \['a', 3\]"),
     (TAGS, ([['a']], ['b']), 'without second texts'),
     (spans.Spans(), (['What?'], None), 'give the questions, then the contexts'),

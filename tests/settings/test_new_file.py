@@ -48,6 +48,17 @@ def test_commented_out_defaults_can_be_enabled(tmp_path):
     assert schema.resolved(root, config) == schema.resolved(root, before)
 
 
+def test_a_section_that_is_none_and_a_file_named_as_a_command(tmp_path):
+    """`export` has no config, so the file is for training."""
+    first, second = tmp_path / 'export.py', tmp_path / 'my.py'
+    init(first, 'toy')
+    with open(first, 'a', encoding='utf-8') as file:
+        file.write('\n\ntoy = get_config\n\n\ndef get_config():\n')
+        file.write('    config = toy()\n    config.prepare = None\n    return config\n')
+    command, config = init(second, str(first))
+    assert command == 'train' and config['prepare'] is None
+
+
 def test_errors_of_init_are_explained(tmp_path, capsys):
     path = tmp_path / 'my.py'
     path.write_text('mine')

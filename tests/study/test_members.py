@@ -123,8 +123,30 @@ def test_a_run_cannot_get_seeds_later(tmp_path):
         enrolled(tmp_path, seeds=(0, 1))
 
 
-@pytest.mark.parametrize('text', ['{', '{}', '{"members": {"a": {"config": {}}}}'])
+@pytest.mark.parametrize('text', ['{', '{}', '{"members": {"a": {}}}'])
 def test_a_damaged_list_of_members_is_reported(tmp_path, text):
     (tmp_path / 'study.json').write_text(text)
     with pytest.raises(ValueError, match=r'study.json is damaged.*remove it'):
         enrolled(tmp_path)
+
+
+def test_a_list_of_members_of_another_version_is_not_called_damaged(tmp_path):
+    enrolled(tmp_path)
+    saved = json.loads((tmp_path / 'study.json').read_text())
+    for entry in saved['members'].values():
+        entry['config']['compilation_cache'] = 'x'
+    (tmp_path / 'study.json').write_text(json.dumps(saved))
+    with pytest.raises(
+        ValueError, match='not one of this version.*version that wrote it'
+    ):
+        enrolled(tmp_path)
+
+
+def test_data_of_a_run_changes_that_of_the_study():
+    """Also in a plan, which has no folder of rows."""
+    runs = [dict(name='a', phases=MLM, data=dict(batch_size=3))]
+    config = made(runs=runs, data=dict(row_length=24, batch_size=8))
+    (planned,) = settings.of_runs(config).values()
+    (member,) = members.configs(config, 'rows').values()
+    for one in (planned, member):
+        assert (one['data']['row_length'], one['data']['batch_size']) == (24, 3)

@@ -77,17 +77,18 @@ def _is_missing(tokenizer, role):
 
 
 def _reserved(tokenizer):
-    """[(name, id)] of reserved tokens that no text is encoded to."""
+    """[(name, id)] of reserved tokens without a role that no text is encoded to."""
     vocabulary = tokenizer.backend.get_vocab(with_added_tokens=True)
     names = [name for name in vocabulary if RESERVED.fullmatch(name)]
     names = sorted((vocabulary[name], name) for name in names)
     encoded = tokenizer.encode_many([name for _, name in names])
     added = {i for i, token in tokenizer.backend.get_added_tokens_decoder().items()}
     plain = {i for i in added if i not in tokenizer.special_ids}
+    taken = {tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id}
     return [
         (name, i)
         for (i, name), ids in zip(names, encoded)
-        if i not in ids and i not in plain
+        if i not in ids and i not in plain | taken
     ]
 
 

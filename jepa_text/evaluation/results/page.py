@@ -18,8 +18,8 @@ seeds, sign flips from {flipped} seeds on, p after Holm's correction for all com
 
 Tables contain two values: `standard`, by the field's definition of the metric, and
 `paper`, by that of arXiv 2507.00994, for comparison with its tables only. Sensitivity is
-the standard deviation over all learning rates and seeds (its Figure 5); smaller is more
-robust."""
+the standard deviation over all learning rates and the seeds that each has (its Figure 5);
+smaller is more robust."""
 ZERO_SHOT = """Zero-shot tasks train and select nothing. They have one member, which does
 not depend on a seed, so there is no verdict between models. The interval over texts
 describes the variation between test sets; examples that share a text count as

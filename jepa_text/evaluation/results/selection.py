@@ -40,8 +40,8 @@ class Chosen:
     members        lines of the selected members, one per seed, in order of seed
     lost           seeds without a finite member at that rate
     statuses       {status: number of all members}
-    sensitivity    standard deviation of the test metric over seeds and learning rates
-                   (arXiv 2507.00994, Figure 5); NaN with fewer than two members
+    sensitivity    standard deviation of the test metric over learning rates and the seeds
+                   that each has (arXiv 2507.00994, Figure 5); NaN for fewer than two
     """
 
     model: str
@@ -163,12 +163,16 @@ def _chosen(group, by, rates):
     if (first['validation'] or {}).get('paper') == {}:
         by = 'standard'  # controls of spans predict texts, but the paper scores tokens
     metric = metric_of(first, by)
-    valued, tested = [], []
+    valued, tested, seeds_of = [], [], {}
+    for line in group:
+        seeds_of.setdefault(line['learning_rate'], set()).add(line['seed'])
+    common = set.intersection(*seeds_of.values())
     for line in sorted(group, key=lambda line: (line['learning_rate'], line['seed'])):
         values = [value(line, side, by, metric) for side in ('validation', 'test')]
         if None not in values:
             valued.append((line, values[0]))
-            if rates[0] <= line['learning_rate'] <= rates[1]:
+            is_within = rates[0] <= line['learning_rate'] <= rates[1]
+            if is_within and line['seed'] in common:
                 tested.append(values[1])
     members = _best_rate(valued)
     seeds = {line['seed'] for line in group}

@@ -9,6 +9,7 @@ from pathlib import Path
 from jepa_text.data.sets import hub, prepared, tables
 from jepa_text.evaluation import tasks
 from jepa_text.evaluation.tasks import tags
+from jepa_text.files import paths
 
 TEXT = ('text', 'sentence')
 _PAIRS = (
@@ -51,12 +52,12 @@ def make(path, seed=0, zero_shot=False):
 
 def _found(path):
     """Returns (name of the module of this folder that reads a set, its fields)."""
-    is_folder = not hub.is_name(path) and Path(path).is_dir()
-    if is_folder and list(Path(path).glob('corpus.*')):
-        return 'ranking', {}
     if str(path).startswith(prepared.TFDS):
         file, row = path, next(iter(tables.splits(path).train), {})
     else:
+        place = '' if hub.is_name(path) else paths.local('The path of the set', path)
+        if place and list(Path(place).glob('corpus.*')):
+            return 'ranking', {}
         files, _ = tables.files(path)
         usual = (*tables.TRAIN, *tables.VALIDATION, *tables.TEST)
         words = [word for word in usual if word in files] or files
