@@ -148,6 +148,12 @@ def _examined(command, models, tasks, workdir, keys):
     """
     from jepa_text.evaluation.tasks import section_of
 
+    if hasattr(tasks, 'columns') or not isinstance(tasks, Iterable | os.PathLike):
+        raise ValueError(
+            f'tasks is a {type(tasks).__name__}, but must be the name of a file, a '
+            "section of the config, or several: write a table with to_csv('mine.csv'), "
+            "and give 'mine.csv'."
+        )
     tasks = [tasks] if isinstance(tasks, str | os.PathLike | Mapping) else tasks
     sections = [x if isinstance(x, Mapping) else section_of(str(x)) for x in tasks]
     is_one = isinstance(models, str | os.PathLike | Run) or hasattr(models, 'save')

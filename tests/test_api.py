@@ -185,6 +185,12 @@ def test_an_analysis_is_a_table_beside_controls(run, labeled):
     assert len(table) and set(table.model) == {'run'}
 
 
+def test_a_table_instead_of_its_file_is_explained(labeled):
+    for tasks in (pandas.read_csv(labeled), 5, None):
+        with pytest.raises(ValueError, match=r'tasks is a .*to_csv'):
+            jt.evaluate('small', tasks)
+
+
 def test_vectors_are_a_step_of_scikit_learn(run, labeled):
     frame = pandas.read_csv(labeled)
     model = run.model()
