@@ -15,9 +15,10 @@ def seed():
     return int(given)
 
 
-def in_stages(*cases, slow=1):
-    """Returns cases of a parametrized test: the first are slow, those after them long."""
-    marks = [pytest.mark.slow] * slow + [pytest.mark.long] * (len(cases) - slow)
+def in_stages(*cases, fast=0, slow=1):
+    """Returns cases of a parametrized test: the first are fast, the next ones slow, and
+    those after them long."""
+    marks = [()] * fast + [pytest.mark.slow] * slow + [pytest.mark.long] * len(cases)
     cases = (case if isinstance(case, tuple) else (case,) for case in cases)
     return [pytest.param(*case, marks=mark) for case, mark in zip(cases, marks)]
 

@@ -90,6 +90,7 @@ def test_a_wrong_config_is_explained(name, keys, words):
         api.config(name, **keys)
 
 
+@pytest.mark.slow
 def test_steps_are_those_of_train(config, run):
     """A loop of one's own over both phases ends in the bits of `train`, also if it is
     restarted in the middle of a phase."""

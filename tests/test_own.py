@@ -4,6 +4,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import draws
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -386,7 +387,10 @@ def test_a_wrong_keyword_of_ones_own_is_named():
         test_objectives.build('my_lab.rtd', rat=0.3)
 
 
-@pytest.mark.parametrize('name', [*test_objectives.ALL, 'my_lab.rtd', 'my_lab.denoising'])
+@pytest.mark.parametrize(
+    'name',
+    draws.in_stages('my_lab.rtd', 'my_lab.denoising', *test_objectives.ALL, slow=2),
+)
 def test_every_objective_keeps_the_contract(name):
     """What a step, a checkpoint and a plan ask of it, and nothing else."""
     objective = test_objectives.build(name)

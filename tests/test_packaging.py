@@ -179,6 +179,7 @@ def built(tmp_path_factory):
     return packages.build(tmp_path_factory.mktemp('built'))
 
 
+@pytest.mark.slow
 def test_a_build_contains_every_file(built):
     """Of the package, and the config files, and of nothing else: data files too."""
     ours = {

@@ -64,6 +64,7 @@ def test_the_schedule_is_piecewise_linear():
     assert Finetuning(steps=1).factors().tolist() == [1.0]
 
 
+@pytest.mark.slow
 def test_the_head_has_a_rate_of_its_own(rows):
     """After one step, its updates are larger by this factor, and no others."""
     before = grid.Grid(examined.model(), KIND, Finetuning(steps=1))

@@ -2,6 +2,7 @@
 
 import functools
 
+import draws
 import examined
 import jax
 import numpy as np
@@ -122,11 +123,12 @@ def gradients(encoder, kind, params, *batches):
 
 @pytest.mark.parametrize(
     'kind, encoder',
-    [
+    draws.in_stages(
+        ('labels', 'bert'),
+        ('tags', 'modernbert'),
         *((kind, 'transformer') for kind in KINDS),
-        pytest.param('labels', 'bert', marks=pytest.mark.slow),
-        pytest.param('tags', 'modernbert', marks=pytest.mark.slow),
-    ],
+        slow=2,
+    ),
 )
 def test_losses_and_gradients_equal_those_of_padded_rows(kind, encoder):
     sizes = SIZES | ({} if encoder == 'modernbert' else dict(heads=2))

@@ -5,6 +5,7 @@ import functools
 import json
 import math
 
+import draws
 import fsspec
 import hf_cases
 import jax
@@ -115,7 +116,9 @@ def test_an_encoder_of_ours_becomes_eurobert(tmp_path, scan):
     assert ids == [0, 1, 2, 3] and config['max_position_embeddings'] == 32
 
 
-@pytest.mark.parametrize('of', [lambda _: trained(), lambda p: imported(p, 'llama')[0]])
+@pytest.mark.parametrize(
+    'of', draws.in_stages(lambda _: trained(), lambda p: imported(p, 'llama')[0])
+)
 def test_a_larger_last_norm_changes_no_logit(tmp_path, of):
     model = of(tmp_path)
     export.write(model, tmp_path / 'out', norm_scale=64)
@@ -337,7 +340,9 @@ def test_names_that_are_not_local_paths_are_kept(value):
         assert card.public_name(path) == 'one.txt'
 
 
-@pytest.mark.parametrize('causal, shift', [(False, 1), (False, 0), (True, 1), (True, 0)])
+@pytest.mark.parametrize(
+    'causal, shift', draws.in_stages((False, 0), (False, 1), (True, 1), (True, 0), fast=1)
+)
 def test_the_shift_of_the_head_is_restored(tmp_path, causal, shift):
     """MNTP predicts a token one position before it; a causal MLM at its position."""
     model = dataclasses.replace(trained(), causal=causal, shift=shift)

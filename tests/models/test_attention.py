@@ -192,6 +192,7 @@ def test_products_of_half_precision_have_operands_of_half_precision():
     assert len(products) == 6 and operands == {'bfloat16'}
 
 
+@pytest.mark.slow
 def test_blockwise_memory_grows_with_the_length_not_its_square():
     def memory(attend, length):
         q = jax.ShapeDtypeStruct((1, length, 2, 64), jnp.float32)

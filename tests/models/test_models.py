@@ -66,8 +66,10 @@ def reach(model, causal):
 
 
 # With a window, one of two layers has it; in the other, positions see only themselves.
-@pytest.mark.parametrize('causal', [True, False])
-@pytest.mark.parametrize('window', [None, 2])
+@pytest.mark.parametrize(
+    'window, causal',
+    draws.in_stages((2, False), (None, True), (2, True), (None, False), fast=1),
+)
 def test_only_visible_positions_have_a_gradient(window, causal):
     options = {} if window is None else dict(window=(window, 0), rope_theta=None)
     distance_LL = np.arange(L)[:, None] - np.arange(L)
@@ -76,7 +78,7 @@ def test_only_visible_positions_have_a_gradient(window, causal):
     assert_array_equal(reach(build(**options), causal), expected_LL)
 
 
-@pytest.mark.parametrize('scan', [True, False])
+@pytest.mark.parametrize('scan', draws.in_stages(True, False, fast=1))
 def test_every_layer_returns_all_layers(tokens, scan):
     model = build(scan=scan)
     params = init(model)

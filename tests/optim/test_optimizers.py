@@ -1,5 +1,6 @@
 """Muon and AdamW: selection by path, stacked layers, and reference implementations."""
 
+import draws
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -63,7 +64,7 @@ def by_path(tree):
     return {leaves.path_name(path): leaf for path, leaf in found}
 
 
-@pytest.mark.parametrize('name', ['muon', 'adamw'])
+@pytest.mark.parametrize('name', draws.in_stages('adamw', 'muon', fast=1))
 def test_stacked_and_single_layers_get_the_same_updates_bit_for_bit(name):
     optimizer = optimizers.make({'name': name})
     gradients = [tree(seed) for seed in range(1, 4)]
@@ -218,7 +219,7 @@ def test_make_is_used_like_the_optimizers_of_optax(section, reference):
     jax.tree.map(lambda a, b: assert_allclose(a, b, atol=1e-6), ours, theirs)
 
 
-@pytest.mark.parametrize('name', ['muon', 'adamw'])
+@pytest.mark.parametrize('name', draws.in_stages('adamw', 'muon', fast=1))
 def test_an_update_is_the_same_on_one_device_and_on_four(name):
     """Moments are sharded like their parameters."""
     shapes = jax.tree.map(

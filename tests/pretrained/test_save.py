@@ -4,6 +4,7 @@ import dataclasses
 import os
 import shutil
 
+import draws
 import examined
 import jax
 import jax.numpy as jnp
@@ -41,20 +42,20 @@ def of_objective(**section):
 MODELS = {
     'mlm': lambda _: of_objective(name='mlm'),
     'tied': lambda _: of_objective(name='mlm', tied=True),
-    'clm': lambda _: of_objective(name='clm'),
-    'mntp': lambda _: of_objective(name='mntp'),
-    'hybrid': lambda _: of_objective(name='hybrid'),
-    'bfloat16': lambda _: jax.tree.map(
-        lambda x: x.astype(jnp.bfloat16), of_objective(name='mlm')
+    'labels of all types': lambda _: examined.with_head(
+        examined.model(), labels.Labels(labels=(False, 2, 2.5, 'x'))
     ),
     'pooled': lambda _: dataclasses.replace(
         of_objective(name='mlm'), pool='max', normalize=True, end=(), length=24
     ),
-    'labels of all types': lambda _: examined.with_head(
-        examined.model(), labels.Labels(labels=(False, 2, 2.5, 'x'))
+    'bfloat16': lambda _: jax.tree.map(
+        lambda x: x.astype(jnp.bfloat16), of_objective(name='mlm')
     ),
-    'hf:bert': lambda tmp_path: imported(tmp_path, 'bert')[0],
     'hf:modernbert': lambda tmp_path: imported(tmp_path, 'modernbert')[0],
+    'clm': lambda _: of_objective(name='clm'),
+    'mntp': lambda _: of_objective(name='mntp'),
+    'hybrid': lambda _: of_objective(name='hybrid'),
+    'hf:bert': lambda tmp_path: imported(tmp_path, 'bert')[0],
     'hf:llama_tied': lambda tmp_path: imported(tmp_path, 'llama_tied')[0],
 }
 
@@ -76,7 +77,7 @@ def said(model):
     ]
 
 
-@pytest.mark.parametrize('name', MODELS)
+@pytest.mark.parametrize('name', draws.in_stages(*MODELS, fast=4, slow=2))
 def test_a_saved_model_is_loaded_to_the_bit(name, tmp_path):
     model = MODELS[name](tmp_path)
     model.save(tmp_path / 'one')

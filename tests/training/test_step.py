@@ -169,6 +169,7 @@ def test_sigreg_has_the_same_weight_in_microbatches(sample):
     assert_allclose(microbatches, penalty(where_BM), rtol=0.15)
 
 
+@pytest.mark.slow
 def test_target_moves_by_one_minus_momentum_exactly():
     run = setup('hybrid', latent=dict(momentum=0.75))
     before = run.create()
@@ -212,6 +213,7 @@ def test_a_non_finite_step_only_changes_counters():
     assert (int(healed.skipped), int(healed.skipped_in_row)) == (1, 0)
 
 
+@pytest.mark.slow
 def test_lambda_zero_trains_as_mlm_bit_for_bit():
     hybrid = setup('hybrid', balance=0.0, mlm=dict(rate=0.3), clip_norm=1e9)
     mlm = setup('mlm', rate=0.3, clip_norm=1e9)

@@ -166,6 +166,7 @@ def test_the_iid_capacity_covers_six_standard_deviations():
     assert counts.max() < objective.capacity < 0.15 * 512 + 7 * np.sqrt(512 * 0.15 * 0.85)
 
 
+@pytest.mark.slow
 def test_overflow_is_counted_per_row_and_summed_over_microbatches():
     wide = test_objectives.build('mlm', sampler='iid', rate=0.5)
     narrow = dataclasses.replace(wide, capacity=5)
