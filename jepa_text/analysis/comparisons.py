@@ -23,6 +23,7 @@ GEOMETRY = tuple(
     for metric in ('uniformity', 'effective_rank')
     for form in ('raw', 'length_residualized')
 )
+MEAN = 'mean'  # in place of the seed, of several
 OVER_SEEDS = 'over seeds'
 OVER_TEXTS = 'over texts, one training run of each'
 OVER_MEANS = 'over texts, the means of these training runs'
@@ -137,7 +138,8 @@ def _test(sides, result, p, samples):
     pair = one['model'], two['model']
     difference, low, high, over = *result[:3], OVER_SEEDS
     if not result.test:
-        over = OVER_TEXTS if result.seeds <= 1 else OVER_MEANS
+        is_mean = any(side['seed'] == MEAN for side in sides)
+        over = OVER_MEANS if is_mean else OVER_TEXTS
         difference = one['value'] - two['value']
         low, high = _over_texts(sides, difference, *samples)
     return dict(

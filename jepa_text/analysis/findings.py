@@ -33,7 +33,6 @@ NEARNESS = {
     for metric in ('class_alignment', 'distance_ratio', 'alignment')
     for form in ('raw', 'length_residualized')
 }
-MEAN = 'mean'
 _NAMES = ('task', 'model', 'metric', 'form')
 _CONTROLS = *controls.CONTROLS, controls.LARGEST, controls.ALWAYS_ONE
 KINDS = ('explained', 'unclear', 'beyond')
@@ -87,7 +86,7 @@ def over_seeds(rows):
         reach = math.hypot(statistics.t_margin(values) / math.sqrt(len(group)), within)
         mean = float(np.mean(values))
         interval = {'value': mean, 'low': mean - reach, 'high': mean + reach}
-        means.append({**group[0], 'seed': MEAN, **interval})
+        means.append({**group[0], 'seed': comparisons.MEAN, **interval})
     return means
 
 
@@ -105,12 +104,12 @@ def final_rows(rows):
     """{(task, model, control, metric, form): row} of the last measured layer and the
     first pooling; for several seeds, their mean."""
     last, pooling, final = last_layers(rows), {}, {}
-    several = {row['model'] for row in rows if row['seed'] == MEAN}
+    several = {row['model'] for row in rows if row['seed'] == comparisons.MEAN}
     for row in rows:
         subject = row['task'], row['model'], row['control']
         pooling.setdefault(subject, row['pooling'])
         is_last = row['layer'] in (None, last.get(subject)) and not row['other']
-        is_seed = row['model'] in several and row['seed'] != MEAN
+        is_seed = row['model'] in several and row['seed'] != comparisons.MEAN
         if is_last and not is_seed and row['pooling'] == pooling[subject]:
             final[(*subject, row['metric'], row['form'])] = row
     return final

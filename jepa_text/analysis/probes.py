@@ -77,7 +77,8 @@ def _per_example(task, predicted_N):
     right_N = predicted_N == task.test.target
     values = {'probe_accuracy': right_N.astype(np.float64)}
     if task.metric in INFLUENCES:
-        influence = INFLUENCES[task.metric](predicted_N, task.test.target)
+        both = predicted_N == '1', task.test.target == '1'
+        influence = INFLUENCES[task.metric](*both)
         values[f'probe_{task.metric}'] = influence
     return values
 
@@ -171,31 +172,6 @@ def baselines(task):
     return predicted
 
 
-def f1_influence(predicted_N, truth_N):
-    """One value per example, with F1 of the class '1' as their mean; see correlations.py.
-
-    F1 = 2 TP / (2 TP + FP + FN), or 0 if the class is neither predicted nor true.
-
-    >>> f1_influence(np.array(['1', '1', '0']), np.array(['1', '0', '0'])).round(3)
-    array([1.333, 0.   , 0.667])
-    """
-    predicted_N, truth_N = predicted_N == '1', truth_N == '1'
-    counts_N = predicted_N.astype(np.float64) + truth_N
-    mean, right_N = counts_N.mean() or 1.0, 2.0 * (predicted_N & truth_N)
-    value = right_N.mean() / mean
-    return value + (right_N - value * counts_N) / mean
-
-
-def matthews_influence(predicted_N, truth_N):
-    """One value per example, with Matthews correlation as their mean: the Pearson
-    correlation of the indicators of '1', or 0 if one of them is constant.
-
-    >>> matthews_influence(np.array(['1', '0']), np.array(['1', '0'])).tolist()
-    [1.0, 1.0]
-    """
-    return correlations.pearson_influence(predicted_N == '1', truth_N == '1')
-
-
-INFLUENCES = {'f1': f1_influence, 'mcc': matthews_influence}
+INFLUENCES = {'f1': correlations.f1_influence, 'mcc': correlations.pearson_influence}
 # Scales of the intervals (measures/statistics.py).
 SCALES = {'probe_accuracy': 'share', 'probe_f1': 'share', 'probe_mcc': 'correlation'}

@@ -8,7 +8,7 @@ workdir/
   lines.jsonl     all lines
   summary.json    selected learning rates, means and intervals; summary.csv: one per line
 
-The same call resumes an evaluation: groups of members whose lines are there are finished.
+The same call resumes an evaluation: members whose lines are there are finished.
 The learning rate is selected on validation only; reported values are those of the test
 set.
 """
@@ -112,7 +112,7 @@ def _work(config, folder, tasks, groups, stamps, run):
     if not waiting:
         return {}
     if config.engine.is_in_process:
-        return _examined(config, tasks, folder, waiting)
+        return _examined(config, tasks, folder, waiting, stamps)
     by_part = {}
     for group in waiting:
         by_part.setdefault((group.task, group.model), []).append(group.item)
@@ -144,19 +144,21 @@ def examine(config, folder, stamps, items):
     # A task that is repeated after a killed process has written some of them.
     done = _done(folder)
     groups = [one for one in groups if one.item in items and not one.keys <= done]
-    return _examined(config, tasks, folder, groups)
+    return _examined(config, tasks, folder, groups, stamps)
 
 
-def _examined(config, tasks, folder, groups):
-    """Returns {item: error message} of the groups that failed; the others are written."""
-    exam, failed = examiner.Examiner(config, tasks), {}
+def _examined(config, tasks, folder, groups, stamps):
+    """Returns {item: error message} of the groups that failed; the members of the others
+    are written, and of these those before the error."""
+    exam, failed = examiner.Examiner(config, tasks, stamps), {}
+    known = _done(folder)
     results = folder / result_files.FOLDER
     costs = [(1, _cost(config, tasks[group.task], group)) for group in groups]
     with progress.Progress('evaluate', len(groups), 0, costs) as bar:
         for done, group in enumerate(groups, 1):
             bar.update(done - 1, description=f'{group.task}, {Path(group.model).name}')
             try:
-                for described, outcome, *side in exam.run(group):
+                for described, outcome, *side in exam.run(group, known):
                     result_files.write(results, described, outcome, *side)
                     bar.log(examiner.said(described, outcome))
             except Exception as error:  # the other groups are still wanted

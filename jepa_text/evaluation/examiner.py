@@ -89,30 +89,36 @@ def measured_controls(examination, names, common):
 class Examiner:
     """Runs groups, and keeps the last model and task for the next group."""
 
-    def __init__(self, config, tasks):
-        self.config, self.tasks = config, tasks
+    def __init__(self, config, tasks, stamps):
+        self.config, self.tasks, self.stamps = config, tasks, stamps
         self._key, self._model, self._examination = (None, None), None, None
 
-    def run(self, group):
-        """Returns [(config, outcome, per_instance, predictions)] for result_files."""
+    def run(self, group, done=()):
+        """Yields (config, outcome, per_instance, predictions) for result_files, except of
+        members whose keys are `done`."""
         examination = self._examination_of(group)
         if group.control == CONTROLS:
             common = examination.config | {'item': group.common}
-            return measured_controls(examination, group.controls, common)
-        width, written = examination.width(len(group.members)), []
+            yield from measured_controls(examination, group.controls, common)
+            return
+        members = [one for one in group.members if (group.common, *one) not in done]
+        width = examination.width(len(members))
         how = {'width': width, 'how': 'vmap' if width > 1 else 'map'}
         how['item'] = group.common
         how |= {'control': group.control} if group.control else {}
-        for member, result in examination.run(group.members, width):
+        for member, result in examination.run(members, width):
             config = examination.config_of(member) | how
-            side = result.per_instance, result.predictions
-            written.append((config, result.outcome, *side))
-        return written
+            yield config, result.outcome, result.per_instance, result.predictions
 
     def _examination_of(self, group):
         name = group.path if group.control == CONTROLS else group.model
         if self._key[0] != name:
             self._model = load.load(group.path)
+            if load.fingerprint(group.path) != self.stamps[group.path]:
+                raise ValueError(
+                    f'{group.path} has changed since this evaluation began: does it '
+                    'still train? Run the same command again when it has ended.'
+                )
             if group.control == controls.UNTRAINED:
                 self._model = controls.untrained(self._model)
             self._model = dataclasses.replace(self._model, name=name)

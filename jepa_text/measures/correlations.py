@@ -1,4 +1,4 @@
-"""Influences of pairs on the correlations of two lists of numbers.
+"""Influences of pairs on the correlations, and on F1, of two lists of numbers.
 
 The mean over the pairs is the correlation, as of scipy.stats. numpy float64; ties get
 their mean rank. All functions raise ValueError for values that are not finite and for
@@ -26,6 +26,24 @@ def pearson_influence(first_N, second_N):
     x_N, y_N = ((v_N - v_N.mean()) / v_N.std() for v_N in (first_N, second_N))
     value = np.mean(x_N * y_N)
     return value + x_N * y_N - value * (x_N**2 + y_N**2) / 2
+
+
+def f1_influence(predicted_N, truth_N):
+    """Returns one value per example, whose mean is F1 = 2 TP / (2 TP + FP + FN) of two
+    lists of booleans, or 0 if neither has a True.
+
+    >>> f1_influence(np.array([1, 1, 0]) > 0, np.array([1, 0, 0]) > 0).round(3)
+    array([1.333, 0.   , 0.667])
+    """
+    return ratio_influence(2.0 * (predicted_N & truth_N), 1.0 * predicted_N + truth_N)
+
+
+def ratio_influence(parts_N, wholes_N):
+    """Returns one value per example, whose mean is the sum of the parts over that of the
+    wholes, or 0 if both are."""
+    mean = wholes_N.mean() or 1.0
+    value = parts_N.mean() / mean
+    return value + (parts_N - value * wholes_N) / mean
 
 
 def spearman_influence(first_N, second_N):

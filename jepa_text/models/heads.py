@@ -240,7 +240,7 @@ class BlockPredictor(TransformerPredictor):
         context_BKP = layers.Linear(self.hidden, name='enter')(context_BKD)
         query_P = self.param('query', layers.INIT, (self.hidden,), jnp.float32)
         shape = (*segments_BM.shape, self.hidden)
-        query_BMP = jnp.broadcast_to(query_P.astype(context_BKP.dtype), shape)
+        query_BMP = jnp.broadcast_to(query_P, shape).astype(context_BKP.dtype)
         both = jnp.concatenate([context_BKP, query_BMP], axis=1)
         segments = jnp.concatenate([context_segments, segments_BM], axis=1)
         positions = jnp.concatenate([context_positions, positions_BM], axis=1)

@@ -222,8 +222,8 @@ class Encoder(nn.Module):
 
     def embed(self, tokens_BL, positions_BL):
         """Returns embedded_BLD, the input of the first layer."""
-        embedding_VD = self.table('embedding', self.vocab_size).astype(self.dtype)
-        return activations.embedding_lookup(embedding_VD, tokens_BL)
+        embedding_VD = self.table('embedding', self.vocab_size)
+        return activations.embedding_lookup(embedding_VD, tokens_BL, self.dtype)
 
     @nn.compact
     def __call__(

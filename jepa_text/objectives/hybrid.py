@@ -38,11 +38,17 @@ def make(
     `mlm` is a section of objectives/mlm.py, `latent` one of targets.py (target, loss,
     momentum, regularizer), `balance` a number or a section of balance.py. Raises
     ValueError for an unknown choice, for a predictor whose width is not a multiple of its
-    heads, and for an `mlm` that does not predict tokens where it masks them.
+    heads, and for an `mlm` that has no mask tokens, or does not predict tokens there.
     """
     common = dict(tokenizer=tokenizer, length=length, steps=steps)
+    made = parts('hybrid', mlm, balance, latent, **common)
+    if not made['mlm'].fills:
+        raise ValueError(
+            'hybrid: mlm.mask_share=0 leaves no mask token whose latent is predicted. '
+            'Set it above 0.'
+        )
     return Hybrid(
-        **parts('hybrid', mlm, balance, latent, **common),
+        **made,
         predictor=heads.PredictorSizes(
             predictor, predictor_width, predictor_depth, predictor_heads
         ),

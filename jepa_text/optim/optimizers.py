@@ -71,9 +71,12 @@ def with_lr_multipliers(optimizer, multipliers):
 
     def update(grads, state, params=None):
         updates, state = optimizer.update(grads, state, params)
+        leaves = jax.tree_util.tree_leaves_with_path(updates)
+        with_first = _with_first(path_name(path) for path, _ in leaves)
 
         def scale(path, leaf):
-            factor = _factor(path_name(path), jnp.shape(leaf), multipliers)
+            shape = jnp.shape(leaf)
+            factor = _factor(path_name(path), shape, multipliers, with_first)
             return leaf if factor is None else leaf * factor
 
         return jax.tree_util.tree_map_with_path(scale, updates), state
@@ -90,12 +93,13 @@ def check_multipliers(section, trees):
     >>> section = {'lr_multipliers': (('norm', 0.1),)}
     >>> check_multipliers(section, [{'up': 1.0}, {'norm': {'scale': 1.0}}])
     """
-    names = [
-        name
+    leaves = [
+        (path_name(path), jnp.shape(leaf))
         for params in trees
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-        for name in _names(path_name(path), jnp.shape(leaf))
     ]
+    with_first = _with_first(name for name, _ in leaves)
+    names = [name for leaf in leaves for name in _names(*leaf, with_first)]
     for pattern in _pairs(section.get('lr_multipliers', ())):
         if not any(re.search(pattern, name) for name in names):
             raise ValueError(
@@ -126,19 +130,30 @@ def _pairs(multipliers):
     return by_pattern
 
 
-def _names(name, shape):
-    """Returns the names of a leaf: one, or one for each layer that is stacked in it."""
-    if '/layers/' not in name:
+def _with_first(paths):
+    """Returns the encoders in which a block `first` precedes the others."""
+    return {name.partition('/first/')[0] for name in paths if '/first/' in name}
+
+
+def _names(name, shape, with_first):
+    """Returns the names of a leaf: one, or one for each layer that is stacked in it.
+
+    The layers of an encoder `with_first` are numbered from `first` on, as layer 0.
+    """
+    found = re.fullmatch(r'(.*?)/(first|layers|layer_(\d+))/(.*)', name)
+    if not found:
         return [name]
-    return [name.replace('/layers/', f'/layer_{i}/') for i in range(shape[0])]
+    encoder, kind, number, rest = found.groups()
+    numbers = range(shape[0]) if kind == 'layers' else [int(number or -1)]
+    return [f'{encoder}/layer_{i + (encoder in with_first)}/{rest}' for i in numbers]
 
 
-def _factor(name, shape, multipliers):
+def _factor(name, shape, multipliers, with_first):
     """Returns a scalar, factors per layer along the first axis, or None for factor 1."""
     factors = np.array(
         [
             math.prod(f for pattern, f in multipliers.items() if re.search(pattern, leaf))
-            for leaf in _names(name, shape)
+            for leaf in _names(name, shape, with_first)
         ],
         np.float32,
     )

@@ -62,15 +62,18 @@ def ways(axes):
     return math.prod(mesh.shape.get(axis, 1) for axis in left)
 
 
-def embedding_lookup(table_VD, ids_BL):
-    """Returns the rows of a table given by `ids_BL` as [B, L, D], sharded as by
-    `by_rows`.
+def embedding_lookup(table_VD, ids_BL, dtype='float32'):
+    """Returns the rows of a float32 table given by `ids_BL` as [B, L, D] of a dtype,
+    sharded as by `by_rows`.
+
+    They are converted after the lookup, so that the gradients of a token's occurrences
+    are summed in float32: in bfloat16, those of a mask token are off by half.
 
     A table is sharded over its width. Each device looks up its part for the rows of all
     devices that share the width, and then they exchange. In a single step, XLA would
     gather the table, and the gradients of all rows.
     """
-    rows_BLD = table_VD[_constrained(ids_BL, 'data')]
+    rows_BLD = table_VD[_constrained(ids_BL, 'data')].astype(dtype)
     if ways(CONTEXT) > 1:
         # One axis at a time: XLA has no exchange over both at once.
         rows_BLD = _constrained(rows_BLD, 'data', None, SLICES)

@@ -45,6 +45,9 @@ def spans(phases, total):
             length = int(phase['steps'])
         elif 'fraction' in phase:
             length = round(phase['fraction'] * total)
+            is_last = number == len(phases) - 1
+            if is_last and abs(total - start - length) <= number:
+                length = total - start  # what rounding of the fractions left
         spans.append((start, start + length))
         start += length
     if start != total or any(stop <= begin for begin, stop in spans):

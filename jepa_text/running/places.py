@@ -37,6 +37,7 @@ class Place:
         for name in addresses.list_files(address) if address else ():
             if '/' not in name:
                 (folder / name).write_bytes((self._address / name).read_bytes())
+                self._sent[folder / name] = (folder / name).stat().st_mtime_ns
 
     def send(self):
         """Sends the files that have changed since the last time, if at an address."""

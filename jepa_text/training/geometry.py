@@ -45,12 +45,14 @@ class Evaluator:
         with the suffix _length_residualized.
 
         Vectors are mean-pooled, except for MAX_POOLED, the effective rank of max-pooled
-        vectors. All are NaN if a vector is not finite: measuring does not stop a run.
+        vectors. All are NaN if a vector is not finite, or there are not two texts:
+        measuring does not stop a run.
         """
         vectors, lengths_N = self.vectors(params, network)
         names = [f'geometry/{name}{suffix}' for suffix in SUFFIXES for name in MEASURES]
         names.append(MAX_POOLED)
-        if not all(np.isfinite(vectors_ND).all() for vectors_ND in vectors.values()):
+        is_finite = all(np.isfinite(vectors_ND).all() for vectors_ND in vectors.values())
+        if not is_finite or len(lengths_N) < 2:
             return dict.fromkeys(names, float('nan'))
         controlled_ND = forms.length_residualized(vectors['mean'], lengths_N)
         clouds = map(cloud.as_cloud, (vectors['mean'], controlled_ND))

@@ -45,7 +45,7 @@ class Config:
         2000, 'steps between, also at the end of a phase; 0: never', minimum=0
     )
     rate: float = schema.field(
-        0.15, 'share of held-out tokens that are masked', above=0, maximum=1
+        0.15, 'share of held-out tokens that are masked', above=0, below=1
     )
     max_rows: int = schema.field(2048, 'maximum number of held-out rows', minimum=1)
     tasks: tuple[str, ...] = schema.field(

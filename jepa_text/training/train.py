@@ -57,7 +57,13 @@ def train(config, workdir, evaluations=(), stop=None, trunk=None):
             if phase.stop > int(state.step):
                 state = loop.train_phase(phase, state)
         tools.store.wait()
-        _check_end(state)
+        if problem := _problem(state):
+            if tools.store.last_step != recipe.steps:
+                loop.save(state, recipe.phases[-1], wait=True)
+            raise exits.Diverged(
+                f'step {recipe.steps}: the run ended, but {problem}. The state is saved. '
+                'Inspect the data, or start a new workdir with a lower schedule.peak.'
+            )
         for line in descriptions.conclusion(recipe, folder):
             tools.report.log(line)
         return state
@@ -72,26 +78,20 @@ def batches_of(recipe, phase, start):
         batch_size=phase.batch_size,
         seed=recipe.seed,
         start=start,
+        stop=phase.stop,
         row_of=phase.row,
         process_index=index,
         process_count=count,
     )
 
 
-def _check_end(state):
-    """Raises Diverged if the final state is not finite or its last steps were skipped."""
-    skipped = int(state.skipped_in_row)
+def _problem(state):
+    """Returns what is wrong with a final state: its last steps were skipped, or it is not
+    finite; '' if nothing."""
+    if skipped := int(state.skipped_in_row):
+        return f'the loss or gradient of the last {skipped} steps was not finite'
     finite = jax.jit(lambda p: [jnp.isfinite(x).all() for x in jax.tree.leaves(p)])
-    if skipped:
-        problem = f'the loss or gradient of the last {skipped} steps was not finite'
-    elif not all(map(bool, finite(state.params))):
-        problem = 'the parameters are not finite'
-    else:
-        return
-    raise exits.Diverged(
-        f'step {int(state.step)}: the run ended, but {problem}. The state is saved. '
-        'Inspect the data, or start a new workdir with a lower schedule.peak.'
-    )
+    return '' if all(map(bool, finite(state.params))) else 'the parameters are not finite'
 
 
 def _is_due(number, every, milestone):

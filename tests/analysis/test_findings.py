@@ -188,7 +188,10 @@ SCORES = {
     'mcc': lambda predicted, truth: metrics.matthews_corrcoef(truth, predicted),
     'spearman': lambda first, second: stats.spearmanr(first, second).statistic,
 }
-INFLUENCES = {**probes.INFLUENCES, 'spearman': correlations.spearman_influence}
+INFLUENCES = {
+    name: lambda first, second, of=of: of(first == '1', second == '1')
+    for name, of in probes.INFLUENCES.items()
+} | {'spearman': correlations.spearman_influence}
 
 
 @pytest.mark.parametrize('metric', SCORES)

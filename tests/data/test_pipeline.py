@@ -196,6 +196,17 @@ def test_prefetching_is_bounded():
     assert max(read) < 5 + stream.GROUP * (stream.PREFETCH + 2)
 
 
+def test_no_step_after_the_last_one_is_read():
+    read = []
+
+    def noted(row, rng, step):
+        read.append(step)
+        return draw(row, rng, step)
+
+    made = stream.batches(of(Numbered(99)), noted, batch_size=3, seed=0, start=1, stop=6)
+    assert len(list(made)) == 5 and {*read} == {1, 2, 3, 4, 5}
+
+
 def test_a_stream_can_be_closed_at_any_time():
     stream.batches(of(Numbered(9)), draw, batch_size=3, seed=0).close()
     made = stream.batches(of(Numbered(9)), draw, batch_size=3, seed=0)

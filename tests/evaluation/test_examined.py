@@ -73,7 +73,8 @@ def test_below_five_seeds_there_is_no_verdict(tmp_path):
 def test_models_no_better_than_a_control_are_named(tmp_path):
     text = text_of(tmp_path, examined())
     said = 'jepa <b> not better than the strongest control, TF-IDF, 0.855.'
-    assert re.search(f'trec, accuracy: mlm 0.8.* ± .*; {said}', text)
+    label = r'trec, accuracy \(± over seeds alone\)'
+    assert re.search(f'{label}: mlm 0.8.* ± .*; {said}', text)
 
 
 def test_failures_are_counted(tmp_path):

@@ -48,6 +48,9 @@ def test_binary_f1_is_that_of_the_second_class(pairs):
     swapped = answers.classes(gold_N, said_N, [True, False]).standard['f1']
     expected = metrics.f1_score(~gold_N, ~said_N, zero_division=0)
     assert swapped == pytest.approx(expected)
+    # Values of instances, of which intervals over texts are made.
+    for name, values_N in found.per_instance.items():
+        assert values_N.mean() == pytest.approx(found.standard[name])
 
 
 CORRELATIONS = dict(spearman=stats.spearmanr, pearson=stats.pearsonr)
@@ -122,6 +125,8 @@ def test_entity_scores_equal_seqeval(both):
         score = getattr(seqeval_metrics, f'{name}_score')
         strict = score(*both, mode='strict', scheme=IOB2, zero_division=0)
         assert found[f'entity_{name}'] == pytest.approx(strict)
+    influence_N = tags.measure(*both).per_instance['entity_f1']
+    assert influence_N.mean() == pytest.approx(found['entity_f1'])
 
 
 @settings(max_examples=25, deadline=None)

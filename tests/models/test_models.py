@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from test_objectives import by_repr
 
 from jepa_text.models import heads, layers, stack, transformer
-from jepa_text.parallel import sharding
+from jepa_text.parallel import activations, sharding
 from jepa_text.settings import resolve
 
 V, L = 37, 12
@@ -100,6 +100,22 @@ def test_bfloat16_computes_near_float32_and_keeps_float32_weights(tokens):
     low, high = run(model, params, tokens), run(build(), params, tokens)
     assert low.dtype == jnp.bfloat16
     assert np.abs(np.float32(low) - high)[SEGMENTS > 0].mean() < 0.05
+
+
+def test_gradients_of_a_frequent_token_are_summed_in_float32():
+    """Those of a mask token were off by half."""
+    tokens = jnp.zeros((16, 256), jnp.int32).at[:, ::8].set(1)
+    slope_BL1 = jnp.float32(1 + np.random.default_rng(0).random((16, 256, 1)))
+
+    def gradient(dtype):
+        def loss(table_VD):
+            embedded = activations.embedding_lookup(table_VD, tokens, dtype)
+            assert embedded.dtype == dtype
+            return jnp.sum(embedded.astype(jnp.float32) * slope_BL1)
+
+        return jax.grad(loss)(jnp.ones((2, 4)))
+
+    assert_allclose(gradient('bfloat16'), gradient('float32'), rtol=2e-3)
 
 
 @pytest.mark.parametrize(

@@ -124,10 +124,13 @@ def test_gradient_ratio_in_closed_form():
     memory = rule.update(memory, observe(1.0, 8.0, 3.0, 2.0))
     found, rest = weights_of(rule, memory)
     assert_allclose(found * 3.0 / (rest * 2.0), 0.5, rtol=1e-6)
-    # Clipped if either gradient vanishes.
-    for norms, clamp in (((0.0, 1.0), 0.9), ((1.0, 0.0), 0.01), ((0.0, 0.0), 1 / 3)):
+    # Clipped if either gradient vanishes; without latents or masks nothing is measured.
+    tiny = 1e-20
+    for norms, clamp in (((tiny, 1.0), 0.9), ((1.0, tiny), 0.01), ((tiny, tiny), 1 / 3)):
         memory = rule.update(rule.memory(), observe(1.0, 8.0, *norms))
         assert_allclose(weights_of(rule, memory)[0], clamp, rtol=1e-6)
+    for norms in ((0.0, 1.0), (1.0, 0.0)):
+        assert rule.update(memory, observe(1.0, 8.0, *norms)) == memory
 
 
 def warm_up(steps):

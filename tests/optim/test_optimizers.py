@@ -1,5 +1,7 @@
 """Muon and AdamW: selection by path, stacked layers, and reference implementations."""
 
+import functools
+
 import draws
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from jepa_text.optim import adam, leaves, muon, optimizers
 from jepa_text.parallel import sharding
+from jepa_text.settings import resolve
 
 SHAPES = {
     'encoder': {
@@ -287,6 +290,25 @@ def test_multipliers_may_match_parameters_of_later_phases():
     optimizers.check_multipliers(section, [{'encoder': 1.0}, {'predictor': {'up': 1.0}}])
     with pytest.raises(ValueError, match="'predictor/' matches no parameter"):
         optimizers.check_multipliers(section, [{'encoder': 1.0}, {'lm_head': 1.0}])
+
+
+@pytest.mark.parametrize('scan', [True, False])
+def test_layers_are_numbered_from_the_first_one_on(scan):
+    """Of a ModernBERT, whose first layer is not in the stack."""
+    given = dict(preset='tiny', depth=4, scan=scan)
+    model = resolve.build('models', dict(name='modernbert', **given), vocab_size=9)
+    ids = jnp.zeros((1, 4), jnp.int32)
+    run = functools.partial(model.init, causal=False)
+    params = jax.eval_shape(run, jax.random.key(0), ids, ids, ids)['params']
+    ones = {'encoder': jax.tree.map(lambda x: jnp.ones(x.shape), params)}
+    pairs = (('layer_[0-1]/', 0.0), ('layer_3/', 0.5))
+    optimizers.check_multipliers({'lr_multipliers': pairs}, [ones])
+    scale = optimizers.with_lr_multipliers(optax.identity(), dict(pairs))
+    found = scale.update(ones, scale.init(ones))[0]
+    found = (unrolled(found) if scan else found)['encoder']
+    names = ['first', *(f'layer_{i}' for i in range(3))]
+    ups = [float(found[name]['ffn']['up']['kernel'][0, 0]) for name in names]
+    assert ups == [0.0, 0.0, 1.0, 0.5]
 
 
 @pytest.mark.parametrize('name', ['adamw', 'muon', 'sgd'])

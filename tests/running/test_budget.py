@@ -14,6 +14,21 @@ def test_steps_cover_the_tokens(tokens, steps):
     assert budget.total_steps(dict(data=data, steps=steps)) == steps
 
 
+@pytest.mark.parametrize(
+    'fractions, total, stops',
+    [
+        ((0.5, 0.5), 5, [2, 5]),
+        ((0.25, 0.25, 0.5), 10, [2, 4, 10]),
+        ((0.1, 0.9), 15, [2, 15]),
+    ],
+)
+def test_the_last_phase_takes_what_rounding_leaves(fractions, total, stops):
+    spans = budget.spans([{'fraction': one} for one in fractions], total)
+    assert [stop for _, stop in spans] == stops
+    with pytest.raises(ValueError, match='must cover all steps'):
+        budget.spans([{'fraction': 0.5}, {'fraction': 0.3}], 10)
+
+
 @pytest.mark.parametrize('given', [{}, {'steps': 0, 'tokens': None}])
 def test_one_is_given(given):
     with pytest.raises(ValueError, match='steps'):

@@ -47,8 +47,11 @@ def test_changed_files_are_sent_and_read_again(tmp_path, monkeypatch):
     assert (there / 'profile' / 'trace').read_text().startswith('kept')
     shutil.rmtree(here)
     here.mkdir()
-    places.Place(here, str(there), is_run=True)
+    again = places.Place(here, str(there), is_run=True)
     assert (here / 'config.json').read_text() == '{}'
+    (there / 'config.json').write_text('of another process')
+    again.send()  # what was only read is not sent back
+    assert (there / 'config.json').read_text() == 'of another process'
 
 
 def _flip_largest(store, folder):

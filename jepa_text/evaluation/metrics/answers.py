@@ -42,7 +42,8 @@ def classes(gold, predicted, labels):
                 or predictions have one class only
     f1          F1 of labels[1], for two classes only; 0 if it never occurs
 
-    Raises ValueError for a label that is there twice.
+    Of two classes, the values of instances are their influences on `f1` and `mcc`. Raises
+    ValueError for a label that is there twice.
     """
     metrics = base.extra('sklearn.metrics')
     number = {label: index for index, label in enumerate(labels)}
@@ -56,10 +57,14 @@ def classes(gold, predicted, labels):
         'macro_f1': float(metrics.f1_score(*both, average='macro', zero_division=0)),
         'mcc': float(metrics.matthews_corrcoef(*both)) if np.ptp(both) else 0.0,
     }
+    per_instance = {'accuracy': right_N}
     if len(labels) == 2:
         second = dict(labels=[1], average='macro', zero_division=0)
         standard['f1'] = float(metrics.f1_score(*both, **second))
-    return base.Measured(standard, {'accuracy': accuracy}, {'accuracy': right_N})
+        per_instance['f1'] = correlations.f1_influence(*(side == 1 for side in both))
+        if len(right_N) > 1:
+            per_instance['mcc'] = correlations.pearson_influence(*both)
+    return base.Measured(standard, {'accuracy': accuracy}, per_instance)
 
 
 def scores(gold, predicted):

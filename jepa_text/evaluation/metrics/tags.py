@@ -9,6 +9,7 @@ import re
 import numpy as np
 
 from jepa_text.evaluation.metrics import base
+from jepa_text.measures import correlations
 
 OUTSIDE = 'O'
 # A tag in IOB2, whose type may have spaces, and what is meant as one.
@@ -22,7 +23,7 @@ def measure(gold, predicted, labels=()):
     entity_f1, entity_precision, entity_recall    seqeval's strict mode: a predicted
                       entity must start with B-; micro-averaged over types
     token_accuracy    share of correct words; the value of a sentence is its influence on
-                      it, so that the mean over sentences is the share
+                      it, as of entity_f1, so that the mean over sentences is the share
     paper: sentence_macro_f1    mean over sentences of the macro-F1 of a sentence's tags,
                       including O (arXiv 2507.00994, section 3). It ignores entity
                       boundaries; it is 1 for a sentence of correct O tags
@@ -42,19 +43,17 @@ def measure(gold, predicted, labels=()):
     sentence_M = np.repeat(np.arange(len(gold)), lengths_N)
     is_right_M = gold_M == predicted_M
     accuracy = float(np.mean(is_right_M))
-    # Long sentences count more: the accuracy is a ratio of two sums over sentences.
-    excess_N = np.bincount(sentence_M, is_right_M - accuracy)
-    influence_N = accuracy + excess_N / np.mean(lengths_N)
-    is_iob2 = all(map(IOB2.fullmatch, labels)) and _has_entities(gold)
-    standard = {
-        **(_entities(gold, predicted) if is_iob2 else {}),
-        'token_accuracy': accuracy,
-    }
+    right_N = np.bincount(sentence_M, is_right_M)
+    influence_N = correlations.ratio_influence(right_N, np.array(lengths_N, float))
+    standard, per_instance = {'token_accuracy': accuracy}, {'token_accuracy': influence_N}
+    if all(map(IOB2.fullmatch, labels)) and _has_entities(gold):
+        standard = _entities(gold, predicted) | standard
+        per_instance['entity_f1'] = _entity_influence(gold, predicted)
     macro_N = _macro_f1(sentence_M, gold_M, predicted_M, len(names))
     return base.Measured(
         standard,
         {'sentence_macro_f1': float(macro_N.mean())},
-        {'token_accuracy': influence_N, 'paper_sentence_macro_f1': macro_N},
+        per_instance | {'paper_sentence_macro_f1': macro_N},
     )
 
 
@@ -104,6 +103,17 @@ def _entities(gold, predicted):
     values = score(*sides, average='micro', scheme=scheme, zero_division=0)
     names = 'entity_precision', 'entity_recall', 'entity_f1'
     return dict(zip(names, map(float, values)))
+
+
+def _entity_influence(gold, predicted):
+    """Returns one value per sentence, whose mean is entity_f1."""
+    scheme = base.extra('seqeval.scheme')
+    sides = [[list(map(str, words)) for words in side] for side in (gold, predicted)]
+    sides = (scheme.Entities(side, scheme.IOB2).entities for side in sides)
+    pairs = [(set(one), set(other)) for one, other in zip(*sides)]
+    right_N = np.array([2.0 * len(one & other) for one, other in pairs])
+    both_N = np.array([1.0 * len(one) + len(other) for one, other in pairs])
+    return correlations.ratio_influence(right_N, both_N)
 
 
 def _macro_f1(sentence_M, gold_M, predicted_M, count):

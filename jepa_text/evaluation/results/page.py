@@ -99,6 +99,10 @@ def _score(task, rows, instances):
     names = [row['model'] for row in rows if not row['control'] and row['model'] in known]
     controls = {name: one[0] for name, one in known.items() if name not in names}
     label = f'`{task}`, {rows[0]["metric"].replace("_", " ")}' if rows else ''
+    if any(
+        (name, task) not in instances and math.isfinite(known[name][1]) for name in names
+    ):
+        label += ' (± over seeds alone)'
     return page.scores(label, {name: known[name] for name in names}, controls)
 
 

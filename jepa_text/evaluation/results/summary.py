@@ -88,7 +88,8 @@ def over_instances(folder, chosen, clusters):
         name = selection.metric_of(choice.members[0])
         sides = [result_files.read_side(folder, line)[0] for line in choice.members]
         if all(name in side for side in sides):
-            scale = 'correlation' if choice.first['kind'] == 'scores' else 'share'
+            is_correlation = choice.first['kind'] == 'scores' or name == 'mcc'
+            scale = 'correlation' if is_correlation else 'share'
             values_SN = np.stack([np.asarray(side[name], np.float64) for side in sides])
             intervals[choice.model, choice.task] = statistics.two_level_interval(
                 values_SN, scale, clusters.get(choice.task, ())

@@ -194,7 +194,12 @@ def _read_passages(files, template):
         for where, row in _rows(some):
             key = str(_value(row, QUERY_IDS, where))
             fields = {'text': _value(row, ('query', 'text'), where)}
-            queries[key] = fill_template(template, fields, where)
+            query = fill_template(template, fields, where)
+            if queries.setdefault(key, query) != query:
+                raise ValueError(
+                    f'{where}: the query {key!r} has another text than before: give each '
+                    'query an id of its own.'
+                )
             passages = _value(row, ('positive_passages',), where)
             ids = (str(_value(passage, IDS[::-1], where)) for passage in passages)
             qrels[split][key] = dict.fromkeys(ids, 1)

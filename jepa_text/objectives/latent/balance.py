@@ -194,7 +194,9 @@ class GradientRatio(Balance):
         norms = [observed[name] for name in ('latent_grad_norm', 'token_grad_norm')]
         new = [jnp.log(jnp.maximum(norm, 1e-12)) for norm in norms]
         new = jax.lax.stop_gradient([jnp.asarray(value, jnp.float32) for value in new])
+        # A microbatch without latents, or without masks, says nothing.
         measured = jnp.isfinite(new[0]) & jnp.isfinite(new[1])
+        measured &= (norms[0] > 0) & (norms[1] > 0)
         moved = {}
         for name, value in zip((LATENT, TOKENS, SEEN), (*new, 1.0), strict=True):
             mean = self.momentum * memory[name] + (1 - self.momentum) * value
