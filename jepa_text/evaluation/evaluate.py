@@ -30,12 +30,20 @@ from jepa_text.running import compilation, xla_flags
 from jepa_text.settings import schema
 
 
+class MembersFailed(RuntimeError):
+    """Some groups have no results; `summarized` is the summary of the others."""
+
+    def __init__(self, message, summarized):
+        super().__init__(message)
+        self.summarized = summarized
+
+
 def evaluate(config, workdir, dry_run=False):
     """Trains and measures all members without results, and returns the summary.
 
     With `dry_run`, only prints what would be trained. Raises ValueError and
     FileNotFoundError for what cannot be evaluated, before anything is trained, and
-    RuntimeError if members failed, after all results are written.
+    MembersFailed if members failed, after all results are written.
     """
     xla_flags.apply()
     config = schema.read(Config, schema.plain(config))
@@ -78,10 +86,11 @@ def evaluate(config, workdir, dry_run=False):
     print(f'{folder}/evaluation.html')
     if failed:
         item, error = next(iter(failed.items()))
-        raise RuntimeError(
+        raise MembersFailed(
             f'{len(failed)} of {len(groups)} groups of members failed and have no '
             f'results; {item}: {error} The page lists all errors; run the same command '
-            'to try again.'
+            'to try again.',
+            summarized,
         )
     return summarized
 

@@ -70,13 +70,13 @@ def check_run(sections, filling, recipe):
 
 def run(sections, workdir, fingerprints, engine):
     """Examines members, and returns {'values': {member: {metric: value}}, 'beside':
-    {metric: {control: value}}}.
+    {metric: {control: value}}, 'errors': [of exams with members that failed]}.
 
     `fingerprints` are {member: fingerprint}, and `engine` is a section of evaluate. Saved
     results are not measured again. Members without a result whose checkpoints are missing
-    are reported and left out. Raises as evaluate.
+    are reported and left out. Raises as evaluate, but not for members that fail.
     """
-    values, controls = {member: {} for member in fingerprints}, {}
+    values, controls, errors = {member: {} for member in fingerprints}, {}, []
     for name, section in sections.items():
         parsed = schema.read(Config, {**section, 'models': ('a member',)})
         # Tasks are known by what is in them, so that results outlive a move of the files.
@@ -87,12 +87,12 @@ def run(sections, workdir, fingerprints, engine):
             path = workdir / members.EXAMINED / name / 'members' / f'{member}.json'
             weights = _weights(path, workdir / member / 'checkpoints')
             questions[member] = path, {**asked, 'run': fingerprint, 'weights': weights}
-        _examine(name, {'engine': engine, **section}, workdir, questions)
+        errors += _examine(name, {'engine': engine, **section}, workdir, questions, tasks)
         for member, (path, question) in questions.items():
             if answer := cached_result.answer(path, question):
                 values[member] |= answer['values']
                 controls[name] = answer['beside']
-    return {'values': values, 'beside': controls}
+    return {'values': values, 'beside': controls, 'errors': errors}
 
 
 def metrics_of(name, chosen, paths):
@@ -102,13 +102,15 @@ def metrics_of(name, chosen, paths):
     selection.Chosen of controls and of the models at `paths` {path: member}.
     """
     scores, sensitivities, controls = {}, {}, {}
+    # A control may have no value by the paper's definition, as those of spans.
+    kinds = {one.task: (one.by, one.metric) for one in chosen if one.model in paths}
     for one in chosen:
         value = one.interval().value
         if one.model in paths:
             member = paths[one.model]
             scores.setdefault(member, {})[one.task] = value
             sensitivities.setdefault(member, []).append(one.sensitivity)
-        elif one.members:
+        elif one.members and kinds.get(one.task) == (one.by, one.metric):
             own = controls.setdefault(one.task, {})
             own.setdefault(one.members[0]['control'], []).append(value)
     measured = {}
@@ -141,8 +143,9 @@ def _weights(path, folder):
     return saved and saved['config'].get('weights')
 
 
-def _examine(name, section, workdir, questions):
-    """Answers the open questions about members that have checkpoints."""
+def _examine(name, section, workdir, questions, tasks):
+    """Answers the open questions about members that have checkpoints, and returns the
+    errors."""
     wanted = [
         member for member, one in questions.items() if not cached_result.answer(*one)
     ]
@@ -150,14 +153,21 @@ def _examine(name, section, workdir, questions):
     if missing := [member for member in wanted if member not in present]:
         print(f'Not examined, as their checkpoints are missing: {", ".join(missing)}')
     if not set(wanted) & set(present):
-        return
+        return []
     paths = {str(workdir / member): member for member in present}
     config = {**section, 'models': list(paths)}
     folder = workdir / members.EXAMINED / name
-    lines = evaluate.evaluate(config, folder)['lines']
+    errors = []
+    try:
+        lines = evaluate.evaluate(config, folder)['lines']
+    except evaluate.MembersFailed as error:  # raised once the report is written
+        lines, errors = error.summarized['lines'], [error]
     config = schema.read(Config, schema.plain(config))
     rule = dict(by=config.select_by, rates=selection.PAPER_RATES)
     values, controls = metrics_of(name, selection.select(lines, **rule), paths)
     for member in present:
-        answer = {'values': values[member], 'beside': controls}
-        cached_result.get_or_compute(*questions[member], lambda answer=answer: answer)
+        own = values.get(member, {})
+        if all(f'exam/{name} {task}' in own for task in tasks):
+            answer = {'values': own, 'beside': controls}
+            cached_result.get_or_compute(*questions[member], lambda one=answer: one)
+    return errors

@@ -161,14 +161,16 @@ def _study(config, folder, run):
     results = measure.results(config, folder, configs, marks)
     missing = [name for name in plan['configs'] if name in failed]
     results['missing'] = {name: members.recipe_of(name) for name in missing}
+    errors = []
     if config['examine']:
-        results['examined'] = finetuned.run(
-            config['examine'], folder, measured, config['engine']
-        )
+        examined = finetuned.run(config['examine'], folder, measured, config['engine'])
+        errors, results['examined'] = examined.pop('errors'), examined
     path = report.write(folder, results, configs, config['report'])
     print(f'\n{path}  (this call: {time.monotonic() - start:.0f} s)')
     if failed:
         raise _failure(failed, fingerprints)
+    for error in errors:
+        raise error
     return results
 
 

@@ -75,3 +75,14 @@ def test_the_balance_interval_adds_both_errors_in_squares():
     sides = [statistics.Interval(0.7, 0.67, 0.73), statistics.Interval(0.8, 0.76, 0.84)]
     found = lexical.balance_interval(sides[0], 0.5, sides[1], 0.5)
     assert found == pytest.approx((-0.2, -0.3, -0.1))
+
+
+def test_copies_of_texts_do_not_narrow_the_interval():
+    one, many = (
+        lexical.word_recovery(
+            bag(TRAIN), TRAIN, np.tile(bag(TEST), (copies, 1)), TEST * copies, VOCABULARY
+        )[0]
+        for copies in (1, 10)
+    )
+    # The word that is compared is another for each copy, but the text is the same.
+    assert many.high - many.low > 0.4 * (one.high - one.low)

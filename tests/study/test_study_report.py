@@ -157,8 +157,9 @@ def test_a_run_without_results_prevents_verdicts_on_its_arm(seeds, lost):
 
 
 def test_exam_metrics_are_those_that_evaluation_selected():
-    def of(model, task, value, sensitivity=math.nan):
+    def of(model, task, value, sensitivity=math.nan, by='standard'):
         given = dict(model=model, task=task, sensitivity=sensitivity)
+        given |= dict(by=by, metric='accuracy')
         interval = selection.mean_over_seeds([value])
         return mock.Mock(**given, members=[{'control': model}], interval=lambda: interval)
 
@@ -180,12 +181,16 @@ def test_exam_metrics_are_those_that_evaluation_selected():
     chosen.append(of('TF-IDF', 'mnli', 0.6))
     _, beside = finetuned.metrics_of('SC', chosen, paths)
     assert beside == {'TF-IDF': 0.55, finetuned.STRONGEST: pytest.approx(0.6)}
+    # A control without a value by the paper's definition is not compared.
+    chosen[-1] = of('TF-IDF', 'mnli', 0.6, by='paper')
+    _, beside = finetuned.metrics_of('SC', chosen, paths)
+    assert beside == {finetuned.STRONGEST: pytest.approx(0.6)}
 
 
 def test_an_exam_is_taken_again_if_a_label_or_the_weights_change(tmp_path, monkeypatch):
     asked, path = [], tmp_path / 'set.jsonl'
     monkeypatch.setattr(
-        finetuned, '_examine', lambda *given: asked.append(given[-1]['m'][1])
+        finetuned, '_examine', lambda *given: asked.append(given[-2]['m'][1]) or []
     )
     labels, weights = ['a', 'b'] * 30, None
     monkeypatch.setattr(finetuned, '_weights', lambda *_: weights)
@@ -199,6 +204,26 @@ def test_an_exam_is_taken_again_if_a_label_or_the_weights_change(tmp_path, monke
         finetuned.run({'exam': section}, tmp_path, {'m': 'a config'}, {})
     assert asked[0] == asked[1]
     assert asked[1] != asked[2] != asked[3]
+
+
+def test_members_that_fail_do_not_withhold_the_others(tmp_path, monkeypatch):
+    names = ('a', 'b')
+    monkeypatch.setattr(finetuned.restore, 'steps', lambda _: [1])
+    chosen = [(str(tmp_path / name), name) for name in names]
+
+    def fails(config, folder):
+        assert config['models'] == [path for path, _ in chosen]
+        raise finetuned.evaluate.MembersFailed('b failed', {'lines': []})
+
+    monkeypatch.setattr(finetuned.evaluate, 'evaluate', fails)
+    values = {'a': {'exam/x set': 0.5}}
+    monkeypatch.setattr(finetuned, 'metrics_of', lambda *_: (values, {}))
+    questions = {name: (tmp_path / f'{name}.json', {'run': name}) for name in names}
+    section = dict(tasks=(dict(name='labeled', path='set.jsonl'),))
+    (error,) = finetuned._examine('x', section, tmp_path, questions, ['set'])
+    assert 'b failed' in str(error)
+    answers = [finetuned.cached_result.answer(*questions[name]) for name in names]
+    assert answers == [{'values': values['a'], 'beside': {}}, None]
 
 
 def test_an_exam_at_one_learning_rate_is_an_outcome_without_sensitivity():

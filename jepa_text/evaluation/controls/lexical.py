@@ -39,19 +39,21 @@ def word_recovery(train_ND, train_texts, test_ND, test_texts, vocabulary=None, s
     if len(score_NW) != len(member_NW):
         raise ValueError(f'{len(score_NW)} test vectors, but {len(member_NW)} texts.')
     score_NW /= np.where(model.deviation_T > 0, model.deviation_T, 1.0)
-    rng, values = np.random.default_rng(seed), []
-    for score_W, member_W in zip(score_NW, member_NW):
+    rng, values, scored = np.random.default_rng(seed), [], []
+    for text, score_W, member_W in zip(test_texts, score_NW, member_NW):
         pairs_P2 = _matched(member_W, rng)
         if len(pairs_P2):
             difference_P = score_W[pairs_P2[:, 0]] - score_W[pairs_P2[:, 1]]
             values.append(np.mean((np.sign(difference_P) + 1) / 2))
+            scored.append(text)
     if not values:
         raise ValueError(
             f'None of {len(test_texts)} test texts contains any of the '
             f'{len(vocabulary)} content words of the training texts. Give training and '
             'test texts of the same domain.'
         )
-    return statistics.mean_interval(values, 'share'), np.array(values)
+    # A text that is there several times counts once.
+    return statistics.mean_interval(values, 'share', [scored]), np.array(values)
 
 
 def _matched(member_W, rng):
