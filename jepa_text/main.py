@@ -14,6 +14,7 @@ import re
 import sys
 import traceback
 import warnings
+import zlib
 from pathlib import Path
 
 from jepa_text import commands
@@ -232,11 +233,24 @@ def _of_arguments(name, flags):
         return workdir, place
     words = [f'{COMMANDS[name].arguments[flag][0]}={given[flag]}' for flag in given]
     if not workdir:
-        parts = re.findall(r'([\w-]+)[\w.-]*/*(?:,|$)', ','.join(given.values()))
-        workdir = f'runs/{"-".join([name, *parts])}'
+        workdir = _inferred(name, [*given.values()])
         print(f'--workdir={workdir}')
     place = place or name
     return workdir, f'{place}{"," if ":" in place else ":"}{",".join(words)}'
+
+
+def _inferred(name, values):
+    """Returns the workdir of a command that is given only models and tasks.
+
+    Their last parts name it; two of one name, as runs/a/seed_0 and runs/b/seed_0, differ
+    in a checksum, which only a run in runs/ and the name of a task go without.
+    """
+    values = [re.sub('/+(?=,|$)', '', value) for value in values]
+    parts = re.findall(r'([\w-]+)[\w.-]*(?:,|$)', ','.join(values))
+    folder = f'runs/{"-".join([name, *parts])}'
+    if values == [f'runs/{parts[0]}', *parts[1:]]:
+        return folder
+    return f'{folder}-{zlib.crc32(" ".join(values).encode()):08x}'
 
 
 def _flags(command, words):
@@ -265,6 +279,9 @@ def _flags(command, words):
     if unparsed:
         raise ValueError(f'{unparsed[0]!r} is not a flag. {AS_SETTINGS}')
     given = {name: values[name].value for name in values}
+    if twice := [name for name in values if values[name].present > 1]:
+        several = f' Several: --{twice[0]}=A,B.' * (command.arguments == commands.EXAMINED)
+        raise ValueError(f'--{twice[0]} is given twice: give it once.{several}')
     if empty := [name for name, value in given.items() if value == '']:
         raise ValueError(
             f'--{empty[0]} is empty: give a value, or leave the flag out. Is a variable '
