@@ -22,16 +22,16 @@ from ml_collections import ConfigDict
 
 from jepa_text import commands
 from jepa_text.files import addresses, checksums
-from jepa_text.settings import config_file, schema
+from jepa_text.settings import config_file, ranges, schema
 
 if TYPE_CHECKING:
     from jepa_text.pretrained.load import Pretrained
 
 
-def config(name: str, **keys: Any) -> ConfigDict:
+def config(name: str | os.PathLike, **keys: Any) -> ConfigDict:
     """Returns the ConfigDict of a config with keys set, as the command line sets them.
 
-    name     a shipped config or a file, with its argument: 'toy:clm_mlm', 'my.py'
+    name     a shipped config or a file, with its argument: 'toy:clm_mlm', 'my.py'; a Path
     keys     config keys; a dict is merged into a section, and
              **{'optimizer.weight_decay': 0.05} sets one key of it
 
@@ -40,10 +40,15 @@ def config(name: str, **keys: Any) -> ConfigDict:
     >>> config('toy:clm_mlm', steps=200).steps
     200
     """
+    name = os.fspath(name)
     file = config_file.read(name)
     command = commands.command_of(name, file)
     root, flags = commands.root_of(command, file), commands.COMMANDS[command].keys
-    settings = [(flags.get(key, key), value) for key, value in keys.items()]
+    # The section `engine` has the name of a flag.
+    settings = [
+        (key if ranges.is_section(value) else flags.get(key, key), value)
+        for key, value in keys.items()
+    ]
     made = config_file.with_settings(root, file, settings)
     schema.read(root, made)
     return ConfigDict(made)
@@ -66,10 +71,10 @@ class Run:
     def metrics(self) -> Any:
         """The logged metrics, a row per step and a column per name, NaN where a step has
         none: a pandas DataFrame, or {name: array} if pandas is not installed."""
-        from jepa_text.running import metrics
+        from jepa_text.running import metrics, places
 
         merged: dict[int, dict] = {}
-        for row in metrics.read(self.workdir):
+        for row in metrics.read(places.model_folder('The workdir', self.workdir)):
             merged.setdefault(row['step'], {}).update(row)
         return _table([*merged.values()])
 

@@ -145,6 +145,11 @@ COMMANDS = {
         },
     ),
 }
+# {key of a config: the command that it is for}; the first that a config has decides.
+KEYS = {'phases': 'train', 'cases': 'benchmark', 'task': 'finetune'}
+KEYS |= dict.fromkeys(('source', 'sample', 'compare'), 'tokenizer')
+KEYS |= dict.fromkeys(('layers', 'poolings', 'half_samples', 'max_length'), 'analyze')
+KEYS |= {'tasks': 'evaluate', 'runs': 'study'}
 # Parts of a config that a name chooses: files of a folder, or functions of a table; those
 # with one function; and the functions that take the further keywords of some.
 FOLDERS = {
@@ -228,7 +233,7 @@ def command_of(place, config):
     stem = Path(place.partition(':')[0]).stem
     if stem in COMMANDS and COMMANDS[stem].config_module:
         return stem
-    return 'evaluate' if 'tasks' in config else 'study' if 'runs' in config else 'train'
+    return next((name for key, name in KEYS.items() if key in config), 'train')
 
 
 def root_of(command, config):
@@ -236,6 +241,8 @@ def root_of(command, config):
     module = COMMANDS[command].config_module
     if command == 'train' and 'runs' in config and 'phases' not in config:
         raise ValueError(importlib.import_module(TRAIN).OF_A_STUDY)
+    if command == 'study' and 'phases' in config and 'runs' not in config:
+        importlib.import_module(STUDY).plain(config)  # raises ValueError
     if command in ('prepare', 'plan') and 'runs' in config:
         module = STUDY
     return importlib.import_module(module).Config
@@ -272,6 +279,8 @@ def usage(arguments):
         )
         lines += ['', f'Config keys with their defaults{own}; set as --config.KEY=VALUE:']
         lines += display.help_lines(root_of(name, {}))
+    if name in config_file.shipped():
+        lines += ['', _of_shipped(name)]
     return '\n'.join(
         [*lines, '', 'Example:', '', f'  jepa-text {name} {command.example}']
     )
@@ -325,13 +334,18 @@ def _part(word):
         if name == word
     ]
     if word in shipped:
-        module = config_file.shared(word)
-        given = f'{word}:WORD,KEY=VALUE,...', word, module.get_config, module.__doc__
-        found.append(_documented(*given, supplied=()))
+        found.append(_of_shipped(word))
     known = {name for key in parts for name in key} | {*COMMANDS, *shipped}
     return '\n\n'.join(found) or (
         f'There is no help on {word!r}.{resolve.nearest(word, known)}'
     )
+
+
+def _of_shipped(name):
+    """Returns the documentation of a shipped config and of its arguments."""
+    module = config_file.shared(name)
+    given = f'{name}:WORD,KEY=VALUE,...', name, module.get_config, module.__doc__
+    return _documented(*given, supplied=())
 
 
 def _parameters(name, make, supplied=SUPPLIED):

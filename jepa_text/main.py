@@ -248,7 +248,7 @@ def _inferred(name, values):
     values = [re.sub('/+(?=,|$)', '', value) for value in values]
     parts = re.findall(r'([\w-]+)[\w.-]*(?:,|$)', ','.join(values))
     folder = f'runs/{"-".join([name, *parts])}'
-    if values == [f'runs/{parts[0]}', *parts[1:]]:
+    if ' '.join(values) == 'runs/' + ' '.join(parts):
         return folder
     return f'{folder}-{zlib.crc32(" ".join(values).encode()):08x}'
 
@@ -280,8 +280,10 @@ def _flags(command, words):
         raise ValueError(f'{unparsed[0]!r} is not a flag. {AS_SETTINGS}')
     given = {name: values[name].value for name in values}
     if twice := [name for name in values if values[name].present > 1]:
-        several = f' Several: --{twice[0]}=A,B.' * (command.arguments == commands.EXAMINED)
-        raise ValueError(f'--{twice[0]} is given twice: give it once.{several}')
+        flag, about = twice[0], commands.EXAMINED
+        takes_several = flag in about and command.arguments == about
+        several = f' Several: --{flag}=A,B.' * takes_several
+        raise ValueError(f'--{flag} is given more than once.{several or " Keep one."}')
     if empty := [name for name, value in given.items() if value == '']:
         raise ValueError(
             f'--{empty[0]} is empty: give a value, or leave the flag out. Is a variable '

@@ -50,13 +50,35 @@ read_command() {
       case "${COMMAND[1]:-}" in '' | -*) ;; *) config=${COMMAND[1]} ;; esac
       case " ${COMMAND[*]}" in *' --model='*) config=${config:-${COMMAND[0]}} ;; esac
       [ -n "$config" ] || fail "${0##*/}: the config is missing. Pass the name of a shipped one or a file: ${COMMAND[0]} toy:mlm --workdir=runs/first."
-      config=${config%%:*}
-      case "$config" in /*) ;; *.py) config="$ROOT/$config" ;; *) config="$ROOT/configs/$config.py" ;; esac
-      [ -f "$config" ] || fail "${0##*/}: config file $config does not exist. Paths are relative to the repository."
+      has_config "${config%%:*}"
       ;;
   esac
   # `plan` writes nothing.
   [ -n "$WORKDIR" ] || [ "${COMMAND[0]}" = plan ] || fail "${0##*/}: --workdir is missing. Pass the folder to write to, as --workdir=runs/first."
+}
+
+# Exits unless the config $1 is where COMMAND reads it.
+has_config() {
+  local script=${0##*/} file=$1
+  case "$script:$file" in
+    gke.sh:/data/*.py | sky.sh:/data/*.py) return ;; # cannot be seen from here
+    docker.sh:/data/*.py) file="$DATA/${file#/data/}" ;;
+    *:configs/*.py) file="$ROOT/$file" ;;
+    docker.sh:*.py | gke.sh:*.py) fail "$script: config file $1 is not in the container, which has those of configs/ when its image was built, and /data." ;;
+    *:/*) ;;
+    *:*.py) file="$ROOT/$file" ;;
+    *) file="$ROOT/configs/$file.py" ;;
+  esac
+  [ -f "$file" ] || fail "$script: config file $file does not exist. Paths are relative to the repository."
+}
+
+# Exits if $2, the value of the variable named $1, is more than one node, unless COMMAND is
+# `train`, the only one whose processes join. $3 runs members on several nodes.
+one_node() {
+  case "$2:${COMMAND[0]}" in
+    1:* | *:train) ;;
+    *) fail "${0##*/}: $1=$2 with ${COMMAND[0]}, which would run as often; only train joins several nodes. Unset $1; for members of study, evaluate and analyze on several nodes, use $3." ;;
+  esac
 }
 
 # Exits unless what COMMAND reads and writes is below /data, the persistent storage $1, or at

@@ -5,9 +5,10 @@
 #   ACCELERATOR=cuda PUSH=1 IMAGE=REGISTRY/jepa-text:cuda bash launch/docker.sh build
 #
 # --dry-run prints the commands. The local folder DATA is mounted at /data; configs are
-# those in the image. The container runs as the calling user, who owns the files that it
-# writes. Credentials for addresses (gs://, s3://) are passed on from the environment:
-# AWS_ACCESS_KEY_ID and others, and GOOGLE_APPLICATION_CREDENTIALS with its file.
+# those in the image, or below /data. The container runs as the calling user, who owns the
+# files that it writes. Credentials for addresses (gs://, s3://) are passed on from the
+# environment: AWS_ACCESS_KEY_ID and others, and GOOGLE_APPLICATION_CREDENTIALS with its
+# file.
 #
 #   ACCELERATOR   cpu (default), cuda, cuda12 (both need NVIDIA's container toolkit) or tpu
 #   IMAGE         name of the image, by default jepa-text:ACCELERATOR

@@ -25,10 +25,7 @@ BUCKET="${BUCKET:-$AT}"
 NODES="${NODES:-1}" GPUS="${GPUS:-H100:8}" NAME="${NAME:-jepa-text}"
 positive NODES "$NODES"
 in_data "$BUCKET"
-case "$NODES:${COMMAND[0]}" in
-  1:*) ;;
-  *:evaluate | *:study) fail "sky.sh: NODES=$NODES with ${COMMAND[0]}, whose members have one node each. Unset NODES, or use launch/ray_sky.yaml." ;;
-esac
+one_node NODES "$NODES" launch/ray_sky.yaml
 ACCELERATOR=cuda spot=--use-spot
 case "$GPUS" in tpu-*) ACCELERATOR=tpu ;; esac
 if [ "${SPOT:-}" = 0 ]; then spot=--no-use-spot; fi

@@ -37,6 +37,7 @@ read_command "$@"
 [ -z "${SEEDS-}${PRESETS-}${LIST-}" ] || fail 'slurm.sh: SEEDS, PRESETS and LIST were removed: start a study with launch/ray_slurm.sh, or a job for each (docs/removed.md).'
 NODES="${NODES:-${SLURM_JOB_NUM_NODES:-1}}"
 positive NODES "$NODES"
+one_node NODES "$NODES" launch/ray_slurm.sh
 [ -z "${GPUS:-}" ] || positive GPUS "$GPUS"
 [ -z "${CPUS:-}" ] || positive CPUS "$CPUS"
 RESTARTS="${RESTARTS:-5}"

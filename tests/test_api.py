@@ -73,6 +73,36 @@ def test_a_config_is_that_of_the_command_line():
     assert made.to_dict() == call.config
     made = api.config('quickstart', jobs=2, **{'runs[0].name': 'first'})
     assert made.engine.jobs == 2 and made.runs[0]['name'] == 'first'
+    made = api.config('quickstart', engine=dict(jobs=3))
+    assert made.engine.jobs == 3
+    assert api.config('quickstart', engine='ray').engine.name == 'ray'
+
+
+@pytest.mark.parametrize(
+    'place', ['benchmark:batch', 'finetune:model=a', 'tokenizer', 'evaluate:models=a']
+)
+def test_a_file_is_for_the_command_of_its_keys(place, tmp_path):
+    first, second = tmp_path / 'my.py', tmp_path / 'copy.py'
+    assert main.main(['jepa-text', 'init', place, str(first)]) == 0
+    assert main.main(['jepa-text', 'init', str(first), str(second)]) == 0
+    command = place.partition(':')[0]
+    assert f'jepa-text {command} {second}' in second.read_text()
+    assert {*api.config(place)} <= {*api.config(second)}
+
+
+def test_an_analysis_is_known_by_its_own_keys(tmp_path):
+    path = tmp_path / 'my.py'
+    path.write_text('def get_config():\n    return dict(models=["a"], layers=[1])\n')
+    assert api.config(path, tasks=[dict(name='bundled')]).layers == [1]
+
+
+def test_metrics_at_an_address_are_read():
+    import fsspec
+
+    line = b'{"step": 3, "train/loss": 2.5}\n'
+    fsspec.filesystem('memory').pipe('/lab/run/metrics.jsonl', line)
+    table = api.Run('memory://lab/run', None).metrics
+    assert [*table['step']] == [3] and [*table['train/loss']] == [2.5]
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ def test_help_of_a_command_lists_its_own_flags(command, capsys):
     assert f'jepa-text {command} {about.example}' in text
     flags = {*about.keys, *about.switches}
     assert all(f'--{flag}' in text for flag in (*flags, 'workdir', 'traceback'))
+    if command in config_file.shipped():
+        assert f'{command}:WORD' in text and '\nKeys:\n' in text
     others = {f for one in commands.COMMANDS.values() for f in (*one.keys, *one.switches)}
     others = {f'--{flag}' for flag in others - flags}
     assert not any(re.search(rf'^  {other} ', text, re.M) for other in others)
@@ -133,13 +135,18 @@ def test_a_shipped_config_is_found_by_name_in_any_folder(tmp_path, monkeypatch, 
         (
             'evaluate --model=runs/a,hf:b/c --task=x/y.csv --steps=9',
             'evaluate:models=runs/a,hf:b/c,tasks=x/y.csv --config.finetuning.steps=9',
-            'runs/evaluate-a-c-y',
+            'runs/evaluate-a-c-y-a82f60e4',
         ),
         ('analyze --model=runs/a/', 'analyze:models=runs/a/', 'runs/analyze-a'),
         (
             'finetune --model=a --task=b@c',
             'finetune:model=a,task=b@c',
-            'runs/finetune-a-c',
+            'runs/finetune-a-c-add36677',
+        ),
+        (
+            'analyze --model=runs/a --task=b',
+            'analyze:models=runs/a,tasks=b',
+            'runs/analyze-a-b',
         ),
         ('finetune --model=a --workdir=w', 'finetune:model=a,task=bundled', 'w'),
     ],
@@ -149,6 +156,23 @@ def test_models_and_tasks_are_a_whole_command(words, same, workdir):
     call = main.read(['jepa-text', *words.split()])
     longer = main.read(['jepa-text', command, *same.split(), '--workdir=w'])
     assert call.config == longer.config and call.workdir == workdir
+
+
+@pytest.mark.parametrize(
+    'first, second',
+    [
+        ('--model=runs/q/mlm/seed_0', '--model=runs/q/clm/seed_0'),
+        ('--model=runs/a --task=b/train.csv', '--model=runs/a --task=c/train.csv'),
+        ('--model=runs/a --task=b.csv', '--model=runs/a --task=b'),
+        ('--model=runs/small', '--model=small'),
+        ('--model=runs/a,b', '--model=runs/a --task=b'),
+    ],
+)
+def test_different_models_and_tasks_have_different_workdirs(first, second):
+    read = [main.read(['jepa-text', 'evaluate', *x.split()]) for x in (first, second)]
+    assert read[0].workdir != read[1].workdir
+    # It may begin with the same words, and the next call has it again.
+    assert main.read(['jepa-text', 'evaluate', *first.split()]) == read[0]
 
 
 @pytest.mark.slow
@@ -298,6 +322,16 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         ('train toy --text=README.md --workdir=.', 'give a folder with a name'),
         ('evaluate --model=small --task=', '--task is empty'),
         (f'{TRAIN} --distributed=x', 'one of <auto|on|off>.\n'),
+        (
+            'train toy --text=a --text=b --workdir=x',
+            '--text is given more than once. Keep',
+        ),
+        ('evaluate --model=a --model b', 'than once. Several: --model=A,B.'),
+        ('evaluate --model=a --steps=1 --steps=2', '--steps is given more than once. K'),
+        ('study speed --steps=3 --workdir=x', 'but muon_420 (runs[4]) would keep the'),
+        ('study studies/pfs --config.steps=3 --workdir=x', '(runs[3]) and 11 more would'),
+        ('study toy --workdir=x', 'For a single run, use `jepa-text train`'),
+        ('train toy --workdir=x --config.data={[]:1}', "data='{[]:1}' must be a section"),
     ],
 )
 def test_wrong_usage_is_explained(arguments, words, capsys, monkeypatch):

@@ -19,7 +19,7 @@ import shutil
 from jepa_text import engine
 from jepa_text.data import partial as partial_files
 from jepa_text.data import units
-from jepa_text.data.cleaning import duplicates
+from jepa_text.data.cleaning import cleaner, duplicates
 from jepa_text.data.rows import row_folder, writing
 from jepa_text.data.section import Clean, Prepare
 from jepa_text.files import paths
@@ -57,6 +57,9 @@ def prepare(source, tokenizer, folder, *, tokenizer_about=None, **options):
     # Sources are opened before anything is written, so that a wrong name fails early.
     corpora = units.corpora(settings)
     plan = dict(settings=settings, units=units.of(corpora), marks=units.MARKS)
+    # All units are searched for the same texts. Without sets, older plans stay equal.
+    if sets := cleaner.checksums_of(config.clean):
+        plan['evaluation_sets'] = sets
     try:
         with partial_files.open_folder(folder, plan) as partial:
             return _write(partial, tokenizer, config.engine, about)

@@ -28,6 +28,7 @@ PLACES = (
     re.compile(r'(?<=[^\W_])(?=\s)'),
     re.compile(r'(?<=[^\W_])(?=[.,;:!?)。、，；：！？」』）])'),
 )
+SPACES = re.compile(r'\s*')
 TRIES = 32
 
 
@@ -108,8 +109,9 @@ def _cut(text, start, tokenizer):
         matches = pattern.finditer(text, start + PIECE, start + LONGEST)
         for match, _ in zip(matches, range(TRIES)):
             at = match.start()
-            left, right = text[max(start, at - AROUND) : at], text[at : at + AROUND]
-            if _splits(left, right, tokenizer):
+            # Up to what is visible, as a normalizer may strip the end of a text.
+            end = max(at + AROUND, SPACES.match(text, at).end() + 1)
+            if _splits(text[max(start, at - AROUND) : at], text[at:end], tokenizer):
                 return at
     return None
 

@@ -79,7 +79,9 @@ def _list_local(text):
     if os.path.isfile(text):
         return None, [addresses.File(text, os.path.getsize(text))]
     is_folder = os.path.isdir(text)
-    names = list(_below(text) if is_folder else glob.glob(text, recursive=True))
+    names = _below(text) if is_folder else glob.glob(text, recursive=True)
+    # Of two **, each way to divide the folders between them gives a file once.
+    names = list(dict.fromkeys(names))
     if not names and not is_folder:
         raise FileNotFoundError(
             f'There is no file or folder at {text}, relative to {os.getcwd()}. Give a '

@@ -9,6 +9,9 @@ from jepa_text.settings import ranges
 _MODULES = 'sentence_transformers.models'
 _PARTS = ['Transformer', 'Pooling', 'Normalize']
 
+# The first that has an entry counts, as in the library.
+_OWN = ('bert', 'roberta', 'distilbert', 'camembert', 'albert', 'xlm-roberta', 'xlnet')
+OWN = tuple(f'sentence_{name}_config.json' for name in _OWN)
 # Older files set one of several flags, pooling_mode_..., newer ones name the pooling.
 FLAG = 'pooling_mode_'
 POOLINGS = {
@@ -50,7 +53,8 @@ def read(folder):
             'Transformer, Pooling and maybe Normalize, in this order, can be read.'
         )
     section = files.read_json(folder / kinds['Pooling'] / 'config.json')
-    own = _optional(folder / 'sentence_bert_config.json')
+    file = next((name for name in OWN if _optional(folder / name)), OWN[0])
+    own = _optional(folder / file)
     prompts = _optional(folder / 'config_sentence_transformers.json')
     name, given = prompts.get('default_prompt_name'), prompts.get('prompts')
     is_empty = isinstance(given, dict) and given.get(str(name)) == ''
@@ -67,7 +71,7 @@ def read(folder):
     return Pooling(
         pool=_pool(section, folder),
         normalize='Normalize' in kinds,
-        length=_length(folder, own),
+        length=_length(folder, file, own),
     )
 
 
@@ -84,11 +88,11 @@ def _module(module, folder):
     return kind.rsplit('.', 1)[-1], path
 
 
-def _length(folder, own):
+def _length(folder, file, own):
     """The maximum length: of its own file, else of the tokenizer, for which a huge number
     means unspecified."""
     if own.get('max_seq_length') is not None:
-        key, length = 'sentence_bert_config.json: max_seq_length', own['max_seq_length']
+        key, length = f'{file}: max_seq_length', own['max_seq_length']
     else:
         key = 'tokenizer_config.json: model_max_length'
         length = _optional(folder / 'tokenizer_config.json').get('model_max_length')
@@ -139,7 +143,7 @@ def write(folder, pooling, width):
         ('modules.json', modules),
         ('1_Pooling/config.json', {'word_embedding_dimension': width, **modes}),
         (
-            'sentence_bert_config.json',
+            OWN[0],
             {
                 'max_seq_length': pooling.length,
                 'do_lower_case': False,

@@ -9,6 +9,7 @@ import contextlib
 import importlib.util
 import os
 import tempfile
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -68,8 +69,13 @@ def compile_phases(config, name, vocab_size=None):
         engine.opened(engine.OWN_PROCESS, folder) as run,
     ):
         value, error = run([task], on_end=lambda *_: None)['compile']
+        log = Path(folder, engine.LOGS, f'{task.name}.log')
+        said = log.read_text('utf-8', 'replace').strip() if log.is_file() else ''
     if error:
-        raise ValueError(f'Cannot compile for {name}: {error}') from error
+        # Of a process that is lost it names the log, which is gone by now.
+        end = '\n'.join(said.splitlines()[-8:]) or 'nothing'
+        text = str(error).replace(f'; see {log}', f'; the last that it printed:\n{end}')
+        raise ValueError(f'Cannot compile for {name}: {text}') from error
     phases = []
     for peak, traffic, notes in value:  # as lists
         if traffic is not None:

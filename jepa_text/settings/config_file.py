@@ -192,9 +192,11 @@ def with_settings(root, config, settings):
     A value that is not a text is taken as it is. A text stays one where `root` has only a
     string, or where the config has one in a section that `root` does not describe. A dict
     is merged into an existing section unless it has another `name`. Raises ValueError for
-    a path through what is neither a section nor a list.
+    a path through what is neither a section nor a list, and for the shared steps of a
+    study whose runs have steps of their own.
     """
     given = {path for path, _ in settings}
+    _check_steps(config.get('runs'), given)
     for path, text in settings:
         if (other := ranges.other_length(path)) in given:
             raise ValueError(f'--config.{path} and --config.{other}: give one of them.')
@@ -209,6 +211,24 @@ def with_settings(root, config, settings):
             parse, keys = functools.partial(_renamed, parse, own), keys[:-1]
         config = _set(config, keys, parse, f'--config.{path}')
     return config
+
+
+def _check_steps(runs, given):
+    """Raises ValueError if the shared steps are set, but a run would not take them."""
+    runs = runs if isinstance(runs, list | tuple) and 'steps' in given else ()
+    own = [
+        f'{run.get("name")} (runs[{n}])'
+        for n, run in enumerate(runs)
+        if ranges.is_section(run)
+        and run.get('steps') is not None
+        and f'runs[{n}].steps' not in given
+    ]
+    if own:
+        shown = ', '.join(own[:4]) + f' and {len(own) - 4} more' * (len(own) > 4)
+        raise ValueError(
+            f'steps is given, but {shown} would keep the steps of their own. Set those, '
+            'as --config.runs[0].steps=100, or a smaller scale if the config has one.'
+        )
 
 
 def _renamed(parse, own, section):
@@ -263,7 +283,7 @@ def _parsed(kinds, text, old):
     for parse in (ast.literal_eval, json.loads, float):  # float: inf
         try:
             value = parse(text)
-        except (ValueError, SyntaxError):
-            continue
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            continue  # the last three of literal_eval: [] as a key, deep nesting
         return list(value) if isinstance(value, tuple) else value
     return text

@@ -106,3 +106,19 @@ def test_poor_and_contaminated_texts_are_dropped(folder, ours, tmp_path):
     assert text not in found['train'] + found['heldout']
     line = 'searched for 1 of 2 texts of quiz (quiz.jsonl); the others are too short'
     assert line in rows_page.lines(manifest)
+
+
+def test_another_content_of_an_evaluation_set_starts_over(
+    folder, ours, tmp_path, monkeypatch
+):
+    lines = (folder / '0.jsonl').read_text().splitlines()
+    quiz = tmp_path / 'quiz.jsonl'
+    asked = dict(decontaminate=({'path': str(quiz)},))
+    quiz.write_text(lines[0])
+    with monkeypatch.context() as patch, pytest.raises(TypeError):
+        patch.setattr(row_folder, 'write_manifest', None)  # when all units are done
+        made(folder, 'rows', ours, **asked)
+    quiz.write_text('\n'.join(lines[:2]))
+    found = made(folder, 'rows', ours, **asked)
+    assert found == made(folder, 'straight', ours, **asked)
+    assert found[1]['left_out']['contaminated: quiz'] == 2

@@ -117,6 +117,17 @@ def test_where_text_is_cut(family, small):
     assert max(map(len, pieces)) <= 12 + 24 + 6 and len(pieces) > 40
 
 
+def test_no_cut_is_before_spaces_that_are_stripped(small, monkeypatch):
+    """At the beginning of a text, but not in the middle."""
+    family = normalizers.Strip(), BYTES(add_prefix_space=False), BPE
+    monkeypatch.setitem(FAMILIES, 'stripped', family)
+    tokenizer, text = made('stripped'), f'the whale and{" " * 40}the sea. ' * 9
+    pieces = list(tokenizing.pieces(text, tokenizer))
+    assert len(pieces) > 1
+    of_pieces = np.concatenate(tokenizer.encode_many(pieces))
+    np.testing.assert_array_equal(of_pieces, tokenizer.encode(text))
+
+
 def test_long_text_that_cannot_be_cut_raises(small):
     tokenizer = tokenizer_of('bundled')
     for text in ('x' * 1000, 'a b ' * 5 + 'x' * 1000):

@@ -320,6 +320,9 @@ def test_a_local_folder_is_a_task_by_its_name(tmp_path, monkeypatch):
     (tmp_path / 'sst2').mkdir()
     assert tasks.section_of('mine') == {'name': 'own', 'path': 'mine'}
     assert tasks.section_of('sst2') == {'name': 'sst2'}
+    assert tasks.section_of('Up.CSV') == {'name': 'own', 'path': 'Up.CSV'}
+    (tmp_path / 'set.dat').write_text('')  # not a module
+    assert tasks.section_of('set.dat') == {'name': 'own', 'path': 'set.dat'}
 
 
 def test_unknown_tasks_and_sets_raise():

@@ -53,6 +53,7 @@ def test_patterns_are_expanded(top):
 
     assert fit('*.txt') == ['a.txt', 'we[i]rd.txt']
     assert fit('**/*.txt') == ['a.txt', 'deep/c.txt', 'deep/er/e.txt', 'we[i]rd.txt']
+    assert fit('**/**/*.txt') == fit('**/*.txt')  # each file once
     assert fit('deep/*/?.txt*') == ['deep/er/d.txt.gz', 'deep/er/e.txt']
     assert fit('[ab].txt') == ['a.txt']
     assert listing.expand(f'{top}/*.*', ENDINGS).skipped == 1

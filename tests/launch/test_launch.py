@@ -63,6 +63,7 @@ def test_missing_program_is_reported_in_one_line(machine, script):
 NO_SUCH_CONFIG = ('train', '--config=dask:mlm', '--workdir=/data/a')
 LOST = (*JOB[:2], '--workdir=runs/a')
 STUDY = ('study', '--config=quickstart', '--workdir=/data/seeds')
+SEVERAL = {'slurm.sh': 'NODES', 'sky.sh': 'NODES', 'gke.sh': 'HOSTS'}
 TPU = dict(GPU='', TPU='tpu-v6e-slice', TOPOLOGY='4x4')
 
 
@@ -91,8 +92,17 @@ TPU = dict(GPU='', TPU='tpu-v6e-slice', TOPOLOGY='4x4')
         ('gke.sh', JOB, TPU | dict(TPU=''), 'set TPU'),
         ('gke.sh', JOB, TPU | dict(TOPOLOGY=''), 'TOPOLOGY is not set'),
         ('gke.sh', JOB, TPU | dict(CHIPS='four'), 'CHIPS=four is not'),
-        ('gke.sh', STUDY, dict(HOSTS='2'), 'whose members have one'),
-        ('sky.sh', STUDY, dict(NODES='2'), 'whose members have one'),
+        *(
+            (script, words, {name: '2'}, f'{name}=2 with {words[0]}, which would run as')
+            for words in (STUDY, ('analyze', *STUDY[1:]), ('prepare', *STUDY[1:]))
+            for script, name in SEVERAL.items()
+        ),
+        *(
+            (script, ('train', own, JOB[2]), {}, f'{own} is not in the container')
+            for script in ('docker.sh', 'gke.sh')
+            for own in ('my.py', f'{ROOT}/configs/toy.py')
+        ),
+        ('docker.sh', ('train', '/data/no.py', JOB[2]), {}, '/runs/no.py does not exist'),
         *(
             (script, LOST, {}, '--workdir=runs/a is lost')
             for script in ('gke.sh', 'sky.sh', 'docker.sh')
@@ -106,6 +116,16 @@ def test_wrong_usage_is_reported_before_anything_starts(
     code, output = machine.run(script, *words, **LAUNCHERS[script][1] | env)
     assert code == 2 and message in output and not machine.calls()
     assert output.startswith(f'\njepa-text: {script}: ') and output.count('\n') == 2
+
+
+@pytest.mark.parametrize('script', ['docker.sh', 'gke.sh', 'sky.sh'])
+def test_a_config_may_be_in_the_storage(machine, script):
+    fake_all(machine)
+    (machine.folder / 'my.py').touch()
+    env = LAUNCHERS[script][1] | dict(DATA=str(machine.folder))
+    words = ('train', '/data/my.py:a', '--workdir=/data/first')
+    code, output = machine.run(script, '--dry-run', *words, **env)
+    assert code == 0 and '/data/my.py:a' in output
 
 
 @EACH

@@ -1,6 +1,7 @@
 """Ahead-of-time compilation: errors, and results if a compiler is installed."""
 
 import re
+import sys
 
 import pytest
 
@@ -33,6 +34,17 @@ def test_missing_compiler_is_reported(name, extra, monkeypatch):
     monkeypatch.setattr(aot.xla_flags, 'installed', lambda *packages: {})
     with pytest.raises(ValueError, match=rf"pip install 'jepa-text\[{extra}\]'"):
         aot.compile_phases({}, name)
+
+
+def test_the_output_of_a_lost_compile_is_in_the_error(monkeypatch, tmp_path):
+    """The folder of its log is gone by then."""
+    python = tmp_path / 'python'
+    python.write_text('#!/bin/sh\necho out of memory >&2\nexit 9\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, 'executable', str(python))
+    monkeypatch.setattr(aot, 'missing', lambda kind: '')
+    with pytest.raises(ValueError, match='exit code 9; the last.*:\nout of memory$'):
+        aot.compile_phases({}, 'h200:8')
 
 
 @pytest.mark.parametrize('name', targets.TARGETS)

@@ -14,7 +14,7 @@ import tiny
 
 from jepa_text import main
 from jepa_text.parallel import exits
-from jepa_text.running import metrics
+from jepa_text.running import metrics, restore
 from jepa_text.settings import config_file
 from jepa_text.study import study
 from jepa_text.training import train
@@ -257,14 +257,11 @@ def test_the_exit_code_of_skipped_steps():
             params={'a': jnp.ones(2), 'b': jnp.array(value)},
         )
 
-    train._check_end(ended(0, 1.0))
+    assert not train._problem(ended(0, 1.0))
     assert exits.code_of(exits.Diverged('nan')) == exits.USAGE
     assert exits.code_of(FloatingPointError('nan')) == exits.FAILED
     for state in (ended(3, 1.0), ended(0, jnp.nan), ended(0, [1.0, -jnp.inf])):
-        with pytest.raises(
-            exits.Diverged, match='step 4: the run ended, but the .* not finite'
-        ):
-            train._check_end(state)
+        assert 'not finite' in train._problem(state)
 
 
 @pytest.mark.slow
@@ -277,3 +274,7 @@ def test_a_run_whose_last_loss_is_not_finite_does_not_end_well(folder, tmp_path)
         with pytest.raises(exits.Diverged, match='the run ended, but the .* not finite'):
             tiny.train(config, tmp_path / 'run')
         assert metrics.read(tmp_path / 'run')[-1]['step'] == 4
+    config['checkpoint'] = dict(every_steps=0)
+    with pytest.raises(exits.Diverged, match='The state is saved'):
+        tiny.train(config, tmp_path / 'unsaved')
+    assert restore.steps(tmp_path / 'unsaved' / 'checkpoints') == [4]

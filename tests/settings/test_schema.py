@@ -192,6 +192,20 @@ def test_a_section_with_another_name_has_only_the_keys_that_are_set(turn):
         config_file.with_settings(Root, {}, [('.', '1')])
 
 
+@pytest.mark.parametrize('text', ["{{'repeat': True}}", '{[]: 1}', '[' * 10_000])
+def test_a_value_that_python_cannot_make_is_a_text(text):
+    assert config_file.with_settings(None, {}, [('made', text)]) == {'made': text}
+
+
+def test_shared_steps_do_not_pass_by_runs_with_their_own():
+    config = {'runs': [{'name': 'a', 'steps': 9}, {'name': 'b'}]}
+    with pytest.raises(ValueError, match=r'but a \(runs\[0\]\) would keep the steps'):
+        config_file.with_settings(None, config, [('steps', '3')])
+    settings = [('steps', '3'), ('runs[0].steps', '4')]
+    made = config_file.with_settings(None, config, settings)
+    assert made['steps'] == 3 and made['runs'][0]['steps'] == 4
+
+
 def test_a_missing_section_is_merged_with_its_default():
     config = config_file.with_settings(
         Root, {}, [('made.b2', '0.99'), ('inner.size', '2')]

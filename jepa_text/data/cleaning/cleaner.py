@@ -18,6 +18,7 @@ import unicodedata
 
 from jepa_text.data.cleaning.words import Phrases, folded
 from jepa_text.data.sets import tables
+from jepa_text.files import checksums
 
 SHORTEST, LONGEST = 8, 13  # words of a shared phrase
 
@@ -76,14 +77,23 @@ class Cleaner:
         return unicodedata.normalize(form, text) if form else text
 
 
-def _read(evaluation_set):
-    """Returns the texts of a set and the names of its files.
+def checksums_of(config):
+    """Returns the sha256 of each file that a Cleaner of the section.Clean reads, a list
+    per set. Raises what tables.files raises."""
+    return [[*map(checksums.sha256, _files(one))] for one in config.decontaminate]
 
-    Of a set with several splits, the validation and test splits are read, otherwise all.
-    """
+
+def _files(evaluation_set):
+    """Returns the files of a set: of one with several splits, those of validation and
+    test, otherwise all."""
     by_split, _ = tables.files(evaluation_set.path)
     tested = [name for name in by_split if name in (*tables.VALIDATION, *tables.TEST)]
-    files = [file for split in tested or by_split for file in by_split[split]]
+    return [file for split in tested or by_split for file in by_split[split]]
+
+
+def _read(evaluation_set):
+    """Returns the texts of a set and the names of its files."""
+    files = _files(evaluation_set)
     values = (value for file in files for value in _values(file, evaluation_set.fields))
     texts = [text for value in values for text in _strings(value)]
     return texts, tuple(file.name for file in files)

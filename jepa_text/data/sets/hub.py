@@ -16,6 +16,7 @@ is used. A corpus is streamed instead (data/sources/hub.py).
 import contextlib
 import functools
 import pathlib
+import tempfile
 from typing import NamedTuple
 
 from jepa_text.data.corpora import reading
@@ -26,6 +27,7 @@ CONVERTED = 'refs/convert/parquet'
 _TABLES = ('.jsonl', '.ndjson', '.json', '.csv', '.tsv')
 SUFFIXES = ('.parquet', '.arrow', '.conll', '.conllu')
 SUFFIXES += tuple(f'{suffix}{end}' for suffix in _TABLES for end in reading.ENDS)
+INFOS = 'dataset_infos.json'  # about the data
 TIMEOUT = 20.0  # seconds until the hub responds
 
 
@@ -81,13 +83,40 @@ def _cached(path, snapshot, unreachable):
     cached = dict(local_files_only=True, allow_patterns=['README.md'])
     # Not downloaded, or not the files of this config, which is unknown then.
     with contextlib.suppress(FileNotFoundError, ValueError):
-        folder = snapshot(revision=revision, **cached)
-        if splits := _splits(folder, config, None, SUFFIXES):
-            return Listed(name, revision, pathlib.Path(folder).name, splits)
+        folder = pathlib.Path(snapshot(revision=revision, **cached))
+        with tempfile.TemporaryDirectory() as top:
+            whole = pathlib.Path(top).resolve()
+            _lay_out(whole, name, folder)
+            splits = _splits(whole, config, None, SUFFIXES)
+        if names := [file for some in splits.values() for file in some]:
+            snapshot(revision=revision, local_files_only=True, allow_patterns=names)
+            return Listed(name, revision, folder.name, splits)
     raise FileNotFoundError(
         f'{path} is not complete in the local cache, and the hub cannot be reached: go '
         'online once, unset HF_HUB_OFFLINE, or give the path of the files.'
     ) from unreachable
+
+
+def _lay_out(whole, name, folder):
+    """Fills a folder with links to the cached files of a commit, and empty files for
+    others that were listed when it was downloaded, so that an interruption then does not
+    hide them. Older versions of huggingface_hub keep no list."""
+    hub, known = package('huggingface_hub', name), []
+    if hasattr(hub, 'get_cached_repo_tree'):
+        with contextlib.suppress(hub.errors.CachedRepoTreeNotFoundError):
+            known = hub.get_cached_repo_tree(
+                name, repo_type='dataset', revision=folder.name
+            )
+    names = {file.path for file in known if file.path.endswith(SUFFIXES)} - {INFOS}
+    names |= {p.relative_to(folder).as_posix() for p in folder.rglob('*') if p.is_file()}
+    for name in names:
+        place, cached = (whole / name).resolve(), (folder / name).resolve()
+        if place.is_relative_to(whole):  # not '../x' of a list that was tampered with
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if cached.is_file():
+                place.symlink_to(cached)
+            else:
+                place.touch()
 
 
 def listed(path, suffixes):

@@ -122,7 +122,8 @@ def _check_names(path, present, chosen, validation):
             tables = [name for name in names if kind_of(name) not in aside]
             unread += [name for name in tables if not name.startswith('.')]
         elif len(files) > 1 and not hub.is_name(path):
-            stems = [name[: name.rindex('.' + kind_of(name))] for name in names]
+            ends = (name.lower().rindex('.' + kind_of(name)) for name in names)
+            stems = [name[:end] for name, end in zip(names, ends)]
             if len(set(stems)) < len(stems):
                 raise ValueError(
                     f'{path}: of {", ".join(names)} two look like the same rows in '
@@ -163,7 +164,7 @@ def files(path):
         )
     by_word = {}
     for file in sorted([*path.iterdir(), *path.glob('data/*')]):
-        if file.name.endswith(READ) and file.name not in _ABOUT:
+        if file.name.lower().endswith(READ) and file.name not in _ABOUT:
             # 'test-00000-of-00002', and 'train00' as in T-NER's datasets; not 'test2'.
             by_word.setdefault(re.split(r'[.-]|\d\d', file.name)[0], []).append(file)
     return by_word, ''
@@ -217,12 +218,13 @@ def class_names(path, field):
 
 
 def kind_of(path):
-    """Returns the last suffix of a file's name, without that of a compressed file.
+    """Returns the last suffix of a file's name, in lower case, without that of a packed
+    file.
 
-    >>> kind_of('a/train.csv.gz')
+    >>> kind_of('a/train.CSV.gz')
     'csv'
     """
-    name = Path(path).name
+    name = Path(path).name.lower()
     packing = next((end for end in reading.PACKED if name.endswith(end)), '')
     return name.removesuffix(packing).rpartition('.')[2]
 

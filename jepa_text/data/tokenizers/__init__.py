@@ -13,6 +13,7 @@ import functools
 import hashlib
 import json
 import pathlib
+import re
 import unicodedata
 
 import numpy as np
@@ -43,6 +44,8 @@ MAX_ID = 4_000_000
 # Every vocabulary has a word, character, bytes or an unknown token for some of it.
 PROBE = 'The whale and the sea, 1851. Ünïcode é 海 море 😀 \u2603'
 
+# Of a character that has no token, with byte_fallback.
+BYTE = re.compile('<0x([0-9A-F]{2})>')
 CONTRACTIONS = ("'s", "'t", "'d", "'m", "'re", "'ve", "'ll")
 
 
@@ -137,12 +140,20 @@ class Tokenizer:
         each token of scripts without spaces, such as Chinese; False for continuations of
         words, for combining marks and joiners, and for the 's and 't of contractions. A
         word after punctuation without a space, as in `"Aye`, is a continuation of the
-        punctuation (except in WordPiece, where only ## continues a word).
+        punctuation (except in WordPiece, where only ## continues a word). Raises
+        ValueError for a tokenizer that marks the ends of words.
         """
         content = json.loads(self.content)
+        if suffix := content['model'].get('end_of_word_suffix'):
+            raise ValueError(
+                f'The tokenizer marks the ends of words, by {suffix!r} '
+                '(end_of_word_suffix), so no token of it says that it begins one: mask '
+                "other than by whole words, for example with sampler='fixed', or use a "
+                'tokenizer that marks beginnings.'
+            )
         if 'ByteLevel' in json.dumps(content.get('decoder')):
             starts = _starts_word_in_bytes
-        elif content['model'].get('type') == 'WordPiece':
+        elif model_type(content) == 'WordPiece':
 
             def starts(token):
                 return not token.startswith('##')
@@ -213,6 +224,17 @@ def _declared(content, folder):
         if name in vocabulary and name != usual:
             content = declared.marked(content, role, vocabulary[name], name)
     return content
+
+
+def model_type(content):
+    """Returns the type of the model in a tokenizer.json's content, such as 'Unigram'.
+
+    Files from before tokenizers 0.9 do not say it, so the library tells what it reads.
+    """
+    if stated := content['model'].get('type'):
+        return stated
+    backend = backend_library.Tokenizer.from_str(json.dumps(content))
+    return type(backend.model).__name__
 
 
 def parse(content, where, optional=()):
@@ -338,10 +360,16 @@ def _starts_word_in_bytes(token):
     if text in CONTRACTIONS:
         return False
     if text[:1] == '\ufffd':
-        # An incomplete character may be the middle of a word, but these first bytes are
-        # those of kana and ideographs.
-        return '\xe3' <= token[:1] <= '\xe9'
+        return _starts_word_in_part(ord(token[0]))
     return _starts_word(text[:1])
+
+
+def _starts_word_in_part(byte):
+    """Whether an incomplete character, by its first byte, begins a word.
+
+    It may be the middle of a word, but these bytes are those of kana and ideographs.
+    """
+    return 0xE3 <= byte <= 0xE9
 
 
 def _starts_word(letter):
@@ -354,4 +382,7 @@ def _starts_word(letter):
 
 
 def _starts_word_in_metaspace(token):
+    if byte := BYTE.fullmatch(token):
+        value = int(byte[1], 16)
+        return _starts_word(chr(value)) if value < 0x80 else _starts_word_in_part(value)
     return token[:1] == '▁' or _starts_word(token[:1])

@@ -36,9 +36,11 @@ def completed(content, where):
     A pad token that is also another role's token counts as missing. Raises ValueError as
     tokenizers.parse does.
     """
-    content = json.loads(tokenizers.parse(content, where, ROLES).content)
-    content, names = _lowered({'added_tokens': [], **content})
-    lines = _guard_lines(names)
+    tokenizer = tokenizers.parse(content, where, ROLES)
+    content = {'added_tokens': [], **json.loads(tokenizer.content)}
+    content, lines = _with_unused_pad(content, tokenizer)
+    content, names = _lowered(content)
+    lines += _guard_lines(names)
     # A copy, as the cuts that are written must have the names after renaming.
     whole = _with_cuts(copy.deepcopy(content), names)
     whole = tokenizers.parse(whole, where, ROLES)
@@ -74,6 +76,18 @@ def _is_missing(tokenizer, role):
     return number is None or (
         role == 'pad' and number in (tokenizer.bos_id, tokenizer.eos_id)
     )
+
+
+def _with_unused_pad(content, tokenizer):
+    """Makes an entry `<pad>` the pad token if a file declares that another role's token
+    pads, as no second entry can have the name; returns (content, lines)."""
+    name = tokenizers.NAMES['pad'][0]
+    i = tokenizer.backend.token_to_id(name)
+    roles = {getattr(tokenizer, f'{role}_id') for role in ROLES}
+    if i is None or i in roles or not _is_missing(tokenizer, 'pad'):
+        return content, []
+    content = _made_special(declared.unmarked(content, 'pad'), i, name)
+    return content, [f'pad: {name} is in the vocabulary, id {i}']
 
 
 def _reserved(tokenizer):
@@ -136,7 +150,7 @@ def _lowered(content):
     so that </s> in a text would be encoded as the end.
     """
     model = content['model']
-    if model.get('type') != 'Unigram':
+    if tokenizers.model_type(content) != 'Unigram':
         return content, []
     special_names = {t['content'] for t in content['added_tokens'] if t['special']}
     if model.get('byte_fallback'):
@@ -152,7 +166,7 @@ def _lowered(content):
 def _with_cuts(content, names):
     """Makes a Unigram model split text inside a special name if the vocabulary lacks a
     character of the name, as the name would be likelier than unknown pieces."""
-    if content['model'].get('type') != 'Unigram':
+    if tokenizers.model_type(content) != 'Unigram':
         return content
     pieces = {name for name, _ in content['model']['vocab']}
     pattern = '|'.join(filter(None, (_cut(name, pieces) for name in names)))

@@ -36,8 +36,9 @@ def section_of(text):
     """
     name, _, path = text.partition('@')
     # In a path or a name on the hub, an @ is part of it.
-    is_folder = name not in _names() and Path(name).is_dir()
-    if '/' in name or (not path and (name.endswith(tables.READ) or is_folder)):
+    is_there = name not in _names() and Path(name).exists()
+    is_table = name.lower().endswith(tables.READ) or is_there
+    if '/' in name or (not path and is_table):
         return {'name': 'own', 'path': text}
     if name == 'sentences':
         return {'name': name, 'made': path}

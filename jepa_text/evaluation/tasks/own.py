@@ -64,7 +64,7 @@ def _found(path):
         file = next((file for word in words for file in files[word]), None)
         if file is None:
             raise FileNotFoundError(f'{path} has no files in a supported format.')
-        if file.name.endswith(tables.COLUMNS):
+        if file.name.lower().endswith(tables.COLUMNS):
             return 'texts' if tables.kind_of(file) == 'txt' else 'tags', {}
         row = next(tables.rows(file), {})
     if not row:

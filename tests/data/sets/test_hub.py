@@ -165,6 +165,24 @@ def test_the_cache_is_read_without_a_network(results, sets):
     assert kind == 'FileNotFoundError' and 'not complete in the local cache' in words
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize('form', ['sst2/train-00001*', 'sst2/validation-*'])
+def test_a_part_of_a_cache_is_not_taken_for_the_whole(sets, tmp_path, form):
+    """As after an interrupted download; a config that was never wanted is no part."""
+    names = ['hub:lab/glue/sst2', 'hub:lab/glue/cola']
+    offline = dict(address='http://127.0.0.1:9', HF_HUB_OFFLINE='1', cache=tmp_path)
+    with hub_server.serving(sets) as (address, _):
+        one = ask(address, tmp_path, names[:1])
+        assert ask(names=names[:1], **offline) == one
+        ask(address, tmp_path, names[1:])
+    for file in tmp_path.glob(f'hub/datasets--lab--glue/snapshots/*/{form}'):
+        file.unlink()
+    found = ask(names=names, **offline)
+    assert len(found[names[1]][1]) == 2
+    kind, words = found[names[0]]
+    assert kind == 'FileNotFoundError' and 'not complete in the local cache' in words
+
+
 def test_errors_of_the_system_are_raised_as_they_are():
     with pytest.raises(PermissionError, match='Errno 13'), hub._clear_errors('hub:a/b'):
         raise PermissionError(13, 'Permission denied', 'a cache that is read-only')

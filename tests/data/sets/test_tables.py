@@ -26,6 +26,7 @@ def write(path, text):
 CSV = 'text,label\n' + ''.join(f'{quoted(r["text"])},{r["label"]}\n' for r in ROWS)
 KINDS = {
     'set.csv.xz': CSV,
+    'Set.CSV': CSV,
     'set.json': json.dumps(ROWS),
     'set.json.gz': json.dumps({'version': 1, 'data': ROWS}),
     'set.jsonl': ''.join(json.dumps(row) + '\n' for row in ROWS),
@@ -36,6 +37,12 @@ KINDS = {
 @pytest.mark.parametrize('name', KINDS)
 def test_all_file_formats_give_the_same_rows(name, tmp_path):
     assert tables.read(write(tmp_path / name, KINDS[name])) == ROWS
+
+
+def test_suffixes_of_a_folder_may_be_in_upper_case(tmp_path):
+    for number in '12':
+        write(tmp_path / f'train-{number}.CSV', CSV)
+    assert tables.splits(tmp_path).train == 2 * ROWS
 
 
 def test_columns_without_a_name_are_allowed(tmp_path):

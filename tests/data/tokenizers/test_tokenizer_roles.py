@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
 from jepa_text.data import tokenizers
-from jepa_text.data.tokenizers import roles, training
+from jepa_text.data.tokenizers import declared, roles, training
 
 BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
 CHARACTERS = list('abdeikmnopsux0123_')
@@ -155,6 +155,32 @@ def test_reserved_tokens_are_used_first_and_reported(family, expected):
         assert line.startswith(begins)
     if family in ('llama3', 'bert', 't5'):
         assert after.vocab_size == before.vocab_size
+
+
+@pytest.mark.parametrize('is_special', [True, False])
+@pytest.mark.parametrize(
+    'family, eos, pad', [('llama3', '<|end_of_text|>', 263), ('t5', '</s>', 0)]
+)
+def test_an_entry_pad_is_used_if_another_is_declared(family, eos, pad, is_special):
+    """Not a reserved token, whose new name would be there twice."""
+    backend = FAMILIES[family]()
+    backend.add_special_tokens(['<pad>'])
+    content = json.loads(backend.to_str())
+    content['added_tokens'][-1 if pad else 0]['special'] = is_special
+    content = declared.marked(content, 'pad', backend.token_to_id(eos), eos)
+    content, lines = roles.completed(content, 'here')
+    found = tokenizers.parse(content, 'here')
+    assert (found.pad_id, lines[0]) == (pad, f'pad: <pad> is in the vocabulary, id {pad}')
+    assert pad not in found.encode('a <pad> b')
+
+
+def test_names_in_text_stay_text_in_a_file_without_the_type_of_its_model():
+    """As the library wrote before version 0.9."""
+    content = json.loads(t5().to_str())
+    del content['model']['type']
+    content, lines = roles.completed(content, 'untyped')
+    ids = tokenizers.parse(content, 'untyped').encode('a </s> <pad>')
+    assert 'stays text' in lines[0] and not {0, 1} & {*ids.tolist()}
 
 
 def test_complete_tokenizers_are_unchanged():

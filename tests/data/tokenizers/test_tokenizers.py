@@ -95,12 +95,26 @@ def test_padding_and_truncation_are_disabled(tmp_path):
     assert [len(ids) for ids in theirs.encode_many(['the', 'the sea'])] == [1, 2]
     assert (theirs.pad_id, theirs.bos_id, theirs.eos_id, theirs.mask_id) == (4, 5, 6, 7)
     assert theirs.starts_word[[1, 2, 3]].tolist() == [True, False, True]
+    content = json.loads(path.joinpath('tokenizer.json').read_text())
+    del content['model']['type']  # as before version 0.9 of the library
+    untyped = tokenizers.parse(content, 'untyped')
+    np.testing.assert_array_equal(untyped.starts_word, theirs.starts_word)
+
+
+def test_the_beginnings_of_words_are_unknown_if_their_ends_are_marked(tmp_path):
+    model = library.models.BPE({'a': 0, 'b</w>': 1}, [], end_of_word_suffix='</w>')
+    path = _foreign(tmp_path, ['<pad>', '<s>', '</s>', '<mask>'], model)
+    with pytest.raises(ValueError, match="ends of words, by '</w>'.*sampler='fixed'"):
+        _ = tokenizers.load(path).starts_word
 
 
 # Whether each begins a word: marks, joiners and the length of a vowel do not, all else of
-# scripts without spaces does.
+# scripts without spaces does. A byte is the beginning (0xE4 of an ideograph, 0xC3) or the
+# rest (0x80 to 0xBF) of a character without a token.
 BEGINS = dict.fromkeys(('▁sea', '▁', ',', '北', '京都', 'か', 'ก'), True)
+BEGINS |= dict.fromkeys(('<0x0A>', '<0xE4>', '<'), True)
 BEGINS |= dict.fromkeys(('s', '한', 'и', '\u093f', '\u0e48', '\u200c', 'ー', '々'), False)
+BEGINS |= dict.fromkeys(('<0x61>', '<0x80>', '<0xBF>', '<0xC3>'), False)
 
 
 def test_words_of_a_metaspace_vocabulary(tmp_path):
