@@ -15,7 +15,7 @@ from jepa_text.study.members import UNTRAINED
 from jepa_text.training import heldout
 
 UNIGRAM = 'unigram entropy'
-_PROBE = 'representation/'
+_PROBE, _WIDTH = 'representation/', 'geometry/dimensions'
 
 
 def section(results, arms, metrics):
@@ -89,11 +89,14 @@ def geometry(results, arms):
         metric: _points(control_values(results, metric)) | of_arm
         for metric, of_arm in known.items()
     }
+    width = results['models'][UNTRAINED].get(_WIDTH)
+    others = {own.get(_WIDTH) for own in results['models'].values()} - {width}
+    of_width = f', if it has {width} dimensions, too' * bool(others)
     return {
         'heading': 'Geometry',
         'text': 'Of vectors of held-out rows, mean-pooled unless stated otherwise. '
-        'Compare each row with the untrained encoder. None of these numbers shows that '
-        'the vectors are useful.',
+        f'Compare each row with the untrained encoder{of_width}. None of these numbers '
+        'shows that the vectors are useful.',
         'table': _table([''], [[name] for name in (UNTRAINED, *arms)], shown),
     }
 

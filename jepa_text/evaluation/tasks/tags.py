@@ -139,7 +139,7 @@ def _read(file, fields, defaults, classes, names):
     is_named = any(isinstance(field, str) for field in fields)
     # A .tsv file has columns without names, unless a field is named.
     is_columns = tables.kind_of(file) == 'tsv' and not is_named
-    if file.name.endswith(tables.SUFFIXES) and not is_columns:
+    if file.name.lower().endswith(tables.SUFFIXES) and not is_columns:
         rows = tables.read(file)
         field = _field(rows[0], fields[1], TAGS, str(file)) if rows else ''
         names = names or tables.class_names(file, field)
