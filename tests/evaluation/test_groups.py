@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from unittest import mock
 
 import examined
 import fsspec
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from jepa_text.evaluation import controls, evaluate, examiner, groups
+from jepa_text.evaluation import controls, evaluate, examiner, finetune, groups
 from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.controls import baselines
+from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.results import result_files
 from jepa_text.pretrained import load, saved
 from jepa_text.settings import schema
@@ -105,3 +107,33 @@ def test_renamed_models_reuse_results_and_new_data_do_not(tmp_path):
     said = json.loads((moved / saved.FILE).read_text())
     (moved / saved.FILE).write_text(json.dumps(said | {'sha256': 'of other weights'}))
     assert load.fingerprint(model) != load.fingerprint(moved)
+
+
+def test_each_member_is_given_when_it_is_done_and_not_trained_again(monkeypatch):
+    """So a kill loses none, and more seeds train only these."""
+    trained = []
+
+    def run(members, width):
+        assert width == len(members)
+        for member in members:
+            trained.append(member.seed)
+            yield member, finetune.Outcome({}, {}, None, {})
+
+    made = mock.Mock(run=run, width=lambda count: count, config_of=lambda one: {})
+    exam = examiner.Examiner(None, {}, {})
+    monkeypatch.setattr(exam, '_examination_of', lambda _: made)
+    seeds = tuple(grid.Member(1e-3, seed) for seed in range(4))
+    group = groups.Group('common', 'path', 'model', 'task', '', seeds)
+    next(exam.run(group))
+    assert trained == [0]
+    found = list(exam.run(group, {('common', 1e-3, 1), ('common', 1e-4, 2)}))
+    assert trained == [0, 0, 2, 3] and len(found) == 3
+
+
+def test_a_model_that_changes_meanwhile_is_refused(monkeypatch):
+    monkeypatch.setattr(examiner.load, 'load', lambda path: None)
+    monkeypatch.setattr(examiner.load, 'fingerprint', lambda path: 'now')
+    exam = examiner.Examiner(None, {}, {'runs/a': 'then'})
+    group = groups.Group('common', 'runs/a', 'runs/a', 'task', '', ())
+    with pytest.raises(ValueError, match='runs/a has changed since .* still train'):
+        next(exam.run(group))
