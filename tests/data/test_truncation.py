@@ -44,7 +44,6 @@ def model():
 
 def config(folder):
     return dict(
-        name='analysis',
         seed=0,
         models=[str(folder / 'a')],
         tasks=[dict(name='labeled', path=str(folder / 'set.jsonl'))],
