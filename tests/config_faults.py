@@ -19,6 +19,7 @@ PRESETS = (
 )
 # What a fault may be found by, as the one is checked against the other.
 RELATED = {'depth': 'latent: top', 'preset': 'latent: top'}
+MEANT = 'Did you mean'  # an error's hint at the right key
 NOT_A_NUMBER, INFINITE = float('nan'), float('inf')
 VALUES = (
     *(None, 'no', '', -1, 0, 1e-9, 3.7, True, 10**10, INFINITE, -INFINITE, NOT_A_NUMBER),
@@ -40,7 +41,6 @@ def bases(folder):
         )
         config['plan'] = dict(hardware='h100:8', mfu=0.4)
         config['checkpoint'] |= dict(keep_at_steps=[10])
-        config['phases'] = at_switch(config['phases'])
         config['model'] |= dict(depth=3, rope_theta=1e4, window=8, qk_norm=True)
         config['optimizer'] |= dict(b1=0.9, eps=1e-8, lr_multipliers=(('norm', 0.5),))
         if number % 2:
@@ -49,12 +49,6 @@ def bases(folder):
                 name='warmup_cosine', peak=1e-3, warmup_fraction=0.1
             )
         yield preset, config
-
-
-def at_switch(phases):
-    """The phases, the last of several with a new warm-up."""
-    first, *rest = phases
-    return [first, *(phase | dict(at_switch=dict(rewarm_steps=2)) for phase in rest)]
 
 
 def places(value, path=()):
@@ -67,7 +61,8 @@ def places(value, path=()):
 
 
 def corrupted(config, rng):
-    """(config with one fault, the path of the fault, what it is)."""
+    """(config with one fault, the path of the fault, what it is; of a misspelt key, what
+    the error must say)."""
     config = lists(config)
     *path, key = rng.choice(list(places(config)))
     at = config
@@ -80,6 +75,11 @@ def corrupted(config, rng):
     if kind < 0.3 and isinstance(at, dict):
         at['unheard_of'] = 1
         return config, (*path, 'unheard_of'), 'added'
+    if kind < 0.5 and isinstance(key, str) and len(key) > 2:
+        doubled = rng.randrange(1, len(key))
+        wrong = key[:doubled] + key[doubled - 1 :]
+        at[wrong] = at.pop(key)
+        return config, (*path, wrong), f'{MEANT} {key!r}'
     at[key] = copy.deepcopy(rng.choice(VALUES))
     return config, (*path, key), at[key]
 
@@ -100,7 +100,7 @@ def build(config):
     recipes.make(config)
 
 
-def verdict(config, path):
+def verdict(config, path, fault):
     """'built', 'refused' by name, or how it failed."""
     named = [str(key) for key in path if isinstance(key, str)][-2:]
     named += [RELATED[name] for name in named if name in RELATED]
@@ -109,6 +109,8 @@ def verdict(config, path):
             build(config)
     except exits.ConfigError as error:
         known = [*named, *(name.replace('_', ' ') for name in named)]
+        if str(fault).startswith(MEANT):
+            known = [fault]
         return 'refused' if any(name in str(error) for name in known) else f'{error}'
     except Exception as error:  # what is looked for
         return f'{type(error).__name__}: {error}'
@@ -123,5 +125,5 @@ def trials(count, seed, folder):
         preset, config = rng.choice(made)
         config, path, fault = corrupted(config, rng)
         dotted = '.'.join(map(str, path))
-        found[verdict(config, path)].append((preset, dotted, fault))
+        found[verdict(config, path, fault)].append((preset, dotted, fault))
     return found

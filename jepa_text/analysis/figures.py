@@ -17,7 +17,6 @@ LAYERED = (
     ('effective_rank', 'raw', 'effective rank'),
     ('uniformity', 'raw', 'uniformity, raw'),
     ('uniformity', 'length_residualized', 'uniformity, length-residualized'),
-    ('intrinsic_dimension', 'raw', 'intrinsic dimension (TwoNN)'),
 )
 _WITHOUT_RANK = controls.TF_IDF, controls.WHOLE, controls.LARGEST
 FORMS = {'raw': 'raw', 'length_residualized': 'length-residualized'}

@@ -13,7 +13,7 @@ import numpy as np
 from jepa_text.evaluation import controls
 from jepa_text.evaluation.controls import lexical, words
 from jepa_text.evaluation.sets.task import identifying_texts
-from jepa_text.measures import correlations, probes, ridge, statistics
+from jepa_text.measures import correlations, probes, statistics
 from jepa_text.measures.statistics import Interval
 
 # The name of the keys of dependent examples among the values per example.
@@ -89,7 +89,7 @@ def _regress(task, vectors):
     train_ND, test_ND = (
         probes.pair_features(*pair)[:, 2 * width :] for pair in vectors.sides
     )
-    predicted_N = ridge.fit(train_ND, task.train.target).predict(test_ND)[:, 0]
+    predicted_N = probes.ridge(train_ND, task.train.target).predict(test_ND)
     return predicted_N, probes.pair_cosine(*vectors.sides[1])
 
 

@@ -103,7 +103,7 @@ def geometry_values(
     the two texts of a pair are not independent. `pairs_P2` are rows with the same
     meaning, for the alignment.
     """
-    values = _summary(rows_ND, lengths_NF, labels_N, pairs_P2, seed)
+    values = _summary(rows_ND, lengths_NF, labels_N, pairs_P2)
     units_N = np.arange(len(rows_ND)) if units_N is None else np.asarray(units_N)
     units, deviations = np.unique(units_N), {}
     if half_samples and len(units) >= 8:
@@ -128,7 +128,7 @@ def geometry_values(
     return intervals, deviations
 
 
-def _summary(rows_ND, lengths_NF, labels_N, pairs_P2, seed=0):
+def _summary(rows_ND, lengths_NF, labels_N, pairs_P2):
     """{(metric, form): value}."""
     metrics = dict(geometry.METRICS)
     if labels_N is not None:
@@ -140,7 +140,7 @@ def _summary(rows_ND, lengths_NF, labels_N, pairs_P2, seed=0):
             if len(pairs_P2)
             else math.nan
         )
-    summary = forms.summary(rows_ND, lengths_NF, labels_N, metrics, seed)
+    summary = forms.summary(rows_ND, lengths_NF, labels_N, metrics)
     return {tuple(name.split('/')): value for name, value in summary.items()}
 
 

@@ -37,7 +37,7 @@ def paper_alignment(rows, labels_N=None):
 
 
 def intra_distance(rows, labels_N=None):
-    """Returns the mean |z_i - z_j| over the pairs of `cloud.Cloud.pairs` with one label.
+    """Returns the mean |z_i - z_j| over the pairs with one label.
 
     >>> intra_distance([[3.0, 0.0], [-1.0, 0.0], [0.0, 1.0]], ['a', 'a', 'b'])
     2.0
@@ -46,7 +46,7 @@ def intra_distance(rows, labels_N=None):
 
 
 def inter_distance(rows, labels_N=None):
-    """Returns the mean |z_i - z_j| over pairs of `cloud.Cloud.pairs` with two labels.
+    """Returns the mean |z_i - z_j| over pairs with two labels.
 
     >>> round(inter_distance([[3.0, 0.0], [-1.0, 0.0], [0.0, 1.0]], ['a', 'a', 'b']), 4)
     1.4142
@@ -102,15 +102,9 @@ def _power_sums(rows, index_M):
 
     The last term is 0 because the rows sum to 0, and sum c^2 is |X^T X|_F^2.
     """
-    parts = np.array_split(index_M, -(-len(index_M) // cloud.CHUNK))
-    mean_D = sum(rows.unit(part_C).sum(axis=0, dtype=np.float64) for part_C in parts)
-    mean_D = mean_D / len(index_M)
-    moment_DD = np.zeros((rows.width, rows.width))
-    first = second = 0.0
-    for part_C in parts:
-        centered_CD = rows.unit(part_C) - mean_D
-        square_C = np.einsum('CD,CD->C', centered_CD, centered_CD)
-        first, second = first + square_C.sum(), second + np.sum(square_C**2)
-        moment_DD += centered_CD.T @ centered_CD
-    size = len(index_M)
-    return (2 * size * first, 2 * size * second + 2 * first**2 + 4 * np.sum(moment_DD**2))
+    unit_MD = rows.unit(index_M)
+    centered_MD = unit_MD - unit_MD.mean(axis=0, dtype=np.float64)
+    square_M = np.einsum('MD,MD->M', centered_MD, centered_MD)
+    size, first, second = len(index_M), square_M.sum(), np.sum(square_M**2)
+    moments = np.sum((centered_MD.T @ centered_MD) ** 2)
+    return 2 * size * first, 2 * size * second + 2 * first**2 + 4 * moments

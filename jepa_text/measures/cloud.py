@@ -3,18 +3,8 @@
 Measures are functions of a Cloud (geometry.py), which computes each shared quantity once,
 so ten of them cost one eigenvalue decomposition and one pass over pairs. Lists, integers
 and float64 become float64, other floats float32. Products of pairs are computed in that
-dtype; moments, eigenvalues and all sums in float64. Besides the rows, at most one block
-of them is in memory at a time.
-
-Pairs: up to BLOCK rows, all pairs are used. More rows are divided at random into blocks
-of equal size, and the pairs within blocks are used in place of all N^2 / 2: N * BLOCK / 2
-pairs at a proportional cost. Each row has the same number of partners, so the remaining
-error is that of a mean of that many samples, std(kernel) / sqrt(pairs).
-
-Neighbors: searched among exactly BLOCK rows at a time, for at most NEIGHBOR_ROWS rows.
-The distance to the nearest row depends on the number of rows, so measures of neighbors
-are comparable between two clouds if both have at least BLOCK rows. Below that, and for
-ranks at any size, only clouds of the same number of rows are comparable.
+dtype; moments, eigenvalues and all sums in float64. All pairs are used, some rows at a
+time.
 """
 
 import dataclasses
@@ -23,24 +13,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-BLOCK = 2048
-NEIGHBOR_ROWS = 4096
-CHUNK = 4096  # rows that are converted to float64 at a time
+_DISTANCES = 4_000_000  # computed at a time
 
 
 class Pairs(NamedTuple):
-    """Statistics of the pairs within blocks: their number; the mean of exp(-2 |z_i -
-    z_j|^2) of unit rows; the mean distance of unit rows with the same label and with
-    different ones, NaN without such pairs or without labels."""
+    """Statistics of the pairs: the mean of exp(-2 |z_i - z_j|^2) of unit rows; the mean
+    distance of unit rows with the same label and with different ones, NaN without such
+    pairs or without labels."""
 
-    count: int
     kernel: float
     same: float
     other: float
 
 
-def as_cloud(rows_ND, labels_N=None, seed=0):
-    """Returns the Cloud of an array of embeddings; `seed` determines the random blocks.
+def as_cloud(rows_ND, labels_N=None):
+    """Returns the Cloud of an array of embeddings.
 
     Raises ValueError if the shape is not [N, D] with N at least 1, if values are not
     finite, or if the number of labels is not N. A Cloud is returned unchanged; passing
@@ -75,7 +62,7 @@ def as_cloud(rows_ND, labels_N=None, seed=0):
                 f'{len(rows_ND)} embeddings need one label each, but there are '
                 f'{labels_N.size}.'
             )
-    return Cloud(rows_ND, labels_N, seed)
+    return Cloud(rows_ND, labels_N)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -85,7 +72,6 @@ class Cloud:
 
     rows_ND: np.ndarray
     labels_N: np.ndarray | None = None
-    seed: int = 0
 
     def __len__(self):
         return len(self.rows_ND)
@@ -115,26 +101,21 @@ class Cloud:
         rows_ND = self.rows_ND
         return np.sqrt(np.einsum('ND,ND->N', rows_ND, rows_ND, dtype=np.float64))
 
-    def centered(self):
-        """Yields blocks of centered rows, float64; rounding errors are 0."""
+    @functools.cached_property
+    def centered_ND(self):
+        """The centered rows, float64; rounding errors are 0."""
         largest_D = np.maximum(self.rows_ND.max(axis=0), -self.rows_ND.min(axis=0))
         error_D = len(self) * np.finfo(np.float64).eps * largest_D
-        for start in range(0, len(self), CHUNK):
-            centered_CD = self.rows_ND[start : start + CHUNK] - self.mean_D
-            # Differences of equal coordinates are rounding errors, without a direction.
-            centered_CD[np.abs(centered_CD) <= error_D] = 0.0
-            yield centered_CD
+        centered_ND = self.rows_ND - self.mean_D
+        # Differences of equal coordinates are rounding errors, without a direction.
+        centered_ND[np.abs(centered_ND) <= error_D] = 0.0
+        return centered_ND
 
     @functools.cached_property
     def scatter(self):
         """sum_n (x_n - mean)(x_n - mean)^T, [D, D], or [N, N] Gram matrix if smaller."""
-        if len(self) < self.width:
-            centered_ND = np.concatenate(list(self.centered()))
-            return centered_ND @ centered_ND.T
-        scatter_DD = np.zeros((self.width, self.width))
-        for centered_CD in self.centered():
-            scatter_DD += centered_CD.T @ centered_CD
-        return scatter_DD
+        rows_ND = self.centered_ND
+        return rows_ND @ rows_ND.T if len(self) < self.width else rows_ND.T @ rows_ND
 
     @functools.cached_property
     def axes(self):
@@ -147,8 +128,7 @@ class Cloud:
         kept_K = values_K > 0
         values_K, vectors = values_K[kept_K], vectors[:, ::-1][:, kept_K]
         if len(self) < self.width:
-            blocks = list(self.centered())
-            vectors = np.concatenate(blocks).T @ vectors / np.sqrt(values_K)
+            vectors = self.centered_ND.T @ vectors / np.sqrt(values_K)
         return values_K, vectors
 
     @functools.cached_property
@@ -175,15 +155,6 @@ class Cloud:
         error = max(eps * values_K[0], (eps * np.linalg.norm(self.norm_N)) ** 2)
         return np.where(values_K > error, values_K, 0.0)
 
-    @functools.cached_property
-    def blocks(self):
-        """Row indices in random blocks of at most BLOCK; a single block is in order."""
-        count = -(-len(self) // BLOCK)
-        if count == 1:
-            return [np.arange(len(self))]
-        order_N = np.random.default_rng(self.seed).permutation(len(self))
-        return np.array_split(order_N, count)
-
     def unit(self, index_M):
         """Returns these rows at length 1, in the rows' dtype; zero rows stay zero."""
         norm_M1 = self.norm_N[index_M][:, None]
@@ -192,63 +163,44 @@ class Cloud:
 
     @functools.cached_property
     def pairs(self):
-        """The `Pairs`, from one pass over the products of unit rows within each block."""
-        sums = np.zeros(5)
-        for index_M in self.blocks:
-            square_MM = squared_distances(self.unit(index_M))
-            kernel_MM = np.exp(-2 * square_MM)
-            np.fill_diagonal(kernel_MM, 0.0)  # a row does not pair with itself
-            size = len(index_M)
-            sums[0] += size * (size - 1)
-            sums[1] += kernel_MM.sum(dtype=np.float64)
+        """The `Pairs`, from one pass over the products of unit rows."""
+        count, kernel, same, other = len(self), 0.0, 0.0, 0.0
+        for start, square_MN in _square_distances(self.unit(np.arange(count))):
+            kernel += np.exp(-2 * square_MN).sum(dtype=np.float64)
             if self.labels_N is not None:
-                sums[2:] += _by_label(np.sqrt(square_MM), self.labels_N[index_M])
-        count, kernel, same, same_count, other = sums
-        is_labeled = self.labels_N is not None and count > same_count
-        with np.errstate(divide='ignore', invalid='ignore'):
-            return Pairs(
-                int(count) // 2,
-                kernel / count,
-                same / same_count if same_count else np.nan,
-                other / (count - same_count) if is_labeled else np.nan,
-            )
-
-    @functools.cached_property
-    def neighbor_blocks(self):
-        """Indices of BLOCK rows each, or of all if fewer, to search for neighbors."""
-        if len(self.blocks) == 1:
-            return self.blocks
-        order_N = np.concatenate(self.blocks)
-        count = min(len(self), NEIGHBOR_ROWS) // BLOCK
-        return [order_N[i * BLOCK : (i + 1) * BLOCK] for i in range(max(1, count))]
+                distance_MN = np.sqrt(square_MN)
+                labels_M = self.labels_N[start : start + len(square_MN)]
+                is_same_MN = labels_M[:, None] == self.labels_N
+                same += distance_MN.sum(where=is_same_MN, dtype=np.float64)
+                other += distance_MN.sum(where=~is_same_MN, dtype=np.float64)
+        sizes = count if self.labels_N is None else np.bincount(self.labels_N)
+        pairs, same_pairs = count * (count - 1), np.sum(sizes * (sizes - 1))
+        if self.labels_N is None:
+            return Pairs((kernel - count) / pairs, np.nan, np.nan)
+        other_pairs = pairs - same_pairs
+        return Pairs(
+            (kernel - count) / pairs,
+            same / same_pairs if same_pairs else np.nan,
+            other / other_pairs if other_pairs else np.nan,
+        )
 
 
-def squared_distances(rows_MD):
-    """Returns |x_i - x_j|^2 of all pairs in the dtype of the rows, with a diagonal of 0.
+def _square_distances(rows_ND):
+    """Yields (start, |x_i - x_j|^2 of some rows from there to all rows, [M, N]), in the
+    dtype of the rows, 0 from a row to itself.
 
     Rows are centered first, which changes no distance: products of rows with a large
     common component would lose the digits in which the rows differ.
-
-    >>> squared_distances(np.array([[1.0, 0.0], [1.0, 2.0]])).tolist()
-    [[0.0, 4.0], [4.0, 0.0]]
     """
-    rows_MD = rows_MD - rows_MD.mean(axis=0)
-    square_M = np.einsum('MD,MD->M', rows_MD, rows_MD)
-    distance_MM = rows_MD @ rows_MD.T
-    distance_MM *= -2
-    distance_MM += square_M[:, None]
-    distance_MM += square_M[None, :]
-    np.maximum(distance_MM, 0, out=distance_MM)
-    np.fill_diagonal(distance_MM, 0.0)
-    return distance_MM
-
-
-def _by_label(distance_MM, labels_M):
-    """Returns the sum over pairs of one label, their count, the sum over other pairs."""
-    present, labels_M = np.unique(labels_M, return_inverse=True)
-    member_MC = np.zeros((len(labels_M), len(present)), distance_MM.dtype)
-    member_MC[np.arange(len(labels_M)), labels_M] = 1
-    sums_MC = (distance_MM @ member_MC).astype(np.float64)
-    same = sums_MC[np.arange(len(labels_M)), labels_M].sum()
-    sizes_C = np.bincount(labels_M).astype(np.float64)
-    return np.array([same, np.sum(sizes_C * (sizes_C - 1)), sums_MC.sum() - same])
+    rows_ND = rows_ND - rows_ND.mean(axis=0)
+    square_N = np.einsum('ND,ND->N', rows_ND, rows_ND)
+    step = max(1, _DISTANCES // len(rows_ND))
+    for start in range(0, len(rows_ND), step):
+        part_MD = rows_ND[start : start + step]
+        square_MN = -2 * part_MD @ rows_ND.T
+        square_MN += square_N[start : start + step, None]
+        square_MN += square_N
+        np.maximum(square_MN, 0, out=square_MN)
+        at_M = np.arange(len(part_MD))
+        square_MN[at_M, start + at_M] = 0.0
+        yield start, square_MN

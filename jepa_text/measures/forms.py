@@ -28,7 +28,7 @@ def centered(vectors_ND):
     [[-1.0, 0.0], [1.0, 0.0]]
     """
     rows = cloud.as_cloud(vectors_ND)
-    return _concatenated(rows, rows.centered())
+    return rows.centered_ND.astype(rows.rows_ND.dtype)
 
 
 def whitened(vectors_ND, ridge=RIDGE, cut=CUT):
@@ -47,7 +47,7 @@ def whitened(vectors_ND, ridge=RIDGE, cut=CUT):
     transform_DK, _ = _whitening(rows, ridge, cut)
     if not transform_DK.shape[1]:  # the rows have no variance
         transform_DK = np.zeros((rows.width, 1))
-    return _concatenated(rows, (part_CD @ transform_DK for part_CD in rows.centered()))
+    return (rows.centered_ND @ transform_DK).astype(rows.rows_ND.dtype)
 
 
 def length_residualized(vectors_ND, lengths_NF, folds=5, seed=0):
@@ -87,12 +87,12 @@ def length_residualized(vectors_ND, lengths_NF, folds=5, seed=0):
     return residual_ND
 
 
-def clouds(vectors_ND, lengths_NF=None, labels_N=None, seed=0):
+def clouds(vectors_ND, lengths_NF=None, labels_N=None):
     """Yields (form, Cloud) one form at a time, so that only one needs to be in memory.
 
     One eigenvalue decomposition serves the raw, centered and whitened forms.
     """
-    raw = cloud.as_cloud(vectors_ND, labels_N, seed).require_pairs('Geometry')
+    raw = cloud.as_cloud(vectors_ND, labels_N).require_pairs('Geometry')
     values_K, _ = raw.axes
     yield 'raw', raw
     known = {'values_K': raw.values_K, 'raw_values_K': raw.values_K}
@@ -105,7 +105,7 @@ def clouds(vectors_ND, lengths_NF=None, labels_N=None, seed=0):
         yield 'length_residualized', _cloud(length_residualized(raw, lengths_NF), raw, {})
 
 
-def summary(vectors_ND, lengths_NF=None, labels_N=None, metrics=None, seed=0):
+def summary(vectors_ND, lengths_NF=None, labels_N=None, metrics=None):
     """Returns {'uniformity/raw': value, ...}: each metric of each form.
 
     `metrics` is {name: function of a Cloud}; the default is geometry.METRICS and, with
@@ -119,21 +119,9 @@ def summary(vectors_ND, lengths_NF=None, labels_N=None, metrics=None, seed=0):
             metrics |= class_geometry.CLASS_METRICS
     return {
         f'{name}/{form}': measure(rows)
-        for form, rows in clouds(vectors_ND, lengths_NF, labels_N, seed)
+        for form, rows in clouds(vectors_ND, lengths_NF, labels_N)
         for name, measure in metrics.items()
     }
-
-
-def _concatenated(rows, parts):
-    """Returns float64 blocks as one array of the dtype of the rows, filled in place so
-    that all rows exist once more, not twice."""
-    whole_NK, start = None, 0
-    for part_CK in parts:
-        if whole_NK is None:
-            whole_NK = np.empty((len(rows), part_CK.shape[1]), rows.rows_ND.dtype)
-        whole_NK[start : start + len(part_CK)] = part_CK
-        start += len(part_CK)
-    return whole_NK
 
 
 def _whitening(rows, ridge, cut):
@@ -148,7 +136,7 @@ def _whitening(rows, ridge, cut):
 
 def _cloud(vectors_ND, raw, known):
     """Returns a Cloud with the labels of `raw` and some cached properties already set."""
-    rows = cloud.as_cloud(vectors_ND, raw.labels_N, raw.seed)
+    rows = cloud.as_cloud(vectors_ND, raw.labels_N)
     rows.__dict__.update(known)
     return rows
 
@@ -173,24 +161,10 @@ def _basis(logs_NF):
         knots_K = np.unique(log_N)
         if len(knots_K) > maximum:
             knots_K = np.unique(np.quantile(log_N, np.linspace(0, 1, maximum)))
-        hats.append(_hats(log_N, knots_K))
+        hats += [np.interp(log_N, knots_K, hat_K) for hat_K in np.eye(len(knots_K))]
         bend_K = np.diff(np.eye(len(knots_K)), n=min(2, len(knots_K) - 1), axis=0)
         penalties.append(bend_K.T @ bend_K)
     penalty_KK = scipy.linalg.block_diag(*penalties)
     # A small ridge, because the hat functions of each column sum to one.
     penalty_KK += 1e-3 * np.eye(len(penalty_KK))
-    return np.concatenate(hats, axis=1), penalty_KK
-
-
-def _hats(x_N, knots_K):
-    """Returns hats_NK, the weights of the knots in linear interpolation at x_N."""
-    if len(knots_K) == 1:
-        return np.ones((len(x_N), 1))
-    left_N = np.clip(np.searchsorted(knots_K, x_N, 'right') - 1, 0, len(knots_K) - 2)
-    gap_N = knots_K[left_N + 1] - knots_K[left_N]
-    fraction_N = (x_N - knots_K[left_N]) / gap_N
-    hats_NK = np.zeros((len(x_N), len(knots_K)))
-    index_N = np.arange(len(x_N))
-    hats_NK[index_N, left_N] = 1 - fraction_N
-    hats_NK[index_N, left_N + 1] += fraction_N
-    return hats_NK
+    return np.stack(hats, axis=1), penalty_KK

@@ -1,19 +1,19 @@
 """Geometry of a set of embeddings: uniformity, rank, spectrum and common directions.
 
 Each measure takes an array of embeddings, one per row, or a `cloud.Cloud`, which lets
-measures share their work, and returns a float. `METRICS` names the measures of one cloud,
-including those of neighbors.py; `summary` computes them all. `forms.summary` also applies
-each to centered, whitened and length-residualized rows, because the raw uniformity of an
-untrained encoder mainly measures sentence length. No number here shows that an embedding
-is useful: compare each with its controls.
+measures share their work, and returns a float. `METRICS` names the measures of one cloud;
+`summary` computes them all. `forms.summary` also applies each to centered, whitened and
+length-residualized rows, because the raw uniformity of an untrained encoder mainly
+measures sentence length. No number here shows that an embedding is useful: compare each
+with its controls.
 
 Degenerate clouds have values, not NaN. Singular values below the rounding error of the
 rows count as zero, and a cloud without variance (all rows equal for the centered
 measures, all rows zero for the others) has rank 0, entropy 0, anisotropy 1 and dimension
 0. A zero row has no direction: its cosine with all other rows is 0.
 
-Most measures depend on the number of rows: ranks grow with it, and so do measures of
-neighbors, up to cloud.BLOCK rows. Compare only clouds with the same number of rows.
+Most measures depend on the number of rows: ranks grow with it. Compare only clouds with
+the same number of rows.
 Uniformity, mean cosine, anisotropy and alignment are means, which only become more
 precise with more rows.
 
@@ -22,7 +22,7 @@ To add a measure, write a function of `rows` here and add it to METRICS.
 
 import numpy as np
 
-from jepa_text.measures import cloud, neighbors
+from jepa_text.measures import cloud
 
 
 def uniformity(rows):
@@ -30,7 +30,7 @@ def uniformity(rows):
 
     The uniformity of Wang & Isola 2020 with t = 2. 0 if all rows point in the same
     direction; about -4 (exactly log E exp(-4 + 4 cos)) if they are spread evenly in many
-    dimensions. Above cloud.BLOCK rows it uses a part of the pairs.
+    dimensions.
 
     >>> uniformity([[2.0, 0.0], [-5.0, 0.0]])
     -8.0
@@ -170,10 +170,7 @@ def mean_cosine(rows):
     rows = cloud.as_cloud(rows).require_pairs('The mean cosine')
     count = len(rows)
     scale_N = 1 / np.where(rows.norm_N > 0, rows.norm_N, 1.0)
-    sum_D = sum(
-        scale_N[start : start + cloud.CHUNK] @ rows.rows_ND[start : start + cloud.CHUNK]
-        for start in range(0, count, cloud.CHUNK)
-    )
+    sum_D = scale_N @ rows.rows_ND
     # |sum z|^2 contains each pair twice and each row with itself once.
     pairs = np.sum(sum_D**2) - np.count_nonzero(rows.norm_N)
     return float(pairs / (count * (count - 1)))
@@ -189,13 +186,12 @@ METRICS = {
     'rank90': rank90,
     'participation_ratio': participation_ratio,
     'spectral_entropy': spectral_entropy,
-    'intrinsic_dimension': neighbors.intrinsic_dimension,
 }
 
 
 # Fewer rows than these give values that say nothing about them: any two rows have one
 # direction in common after centering. Of other measures: 3.
-NEEDED_ROWS = {'uniformity': 2, 'mean_cosine': 2, 'intrinsic_dimension': 4}
+NEEDED_ROWS = {'uniformity': 2, 'mean_cosine': 2}
 
 
 def summary(rows, metrics=None):

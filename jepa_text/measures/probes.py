@@ -9,6 +9,8 @@ from jepa_text.files import extras
 from jepa_text.measures import statistics
 
 INVERSE_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)  # C of scikit-learn
+# Multiplied by N: with standardized features the scatter's mean eigenvalue is N.
+RIDGE_PENALTIES = np.array([1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0])
 _TINY = np.finfo(np.float64).tiny
 _VALIDATION = 0.2  # the share of the training set on which the penalty is chosen
 
@@ -61,6 +63,18 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
         'inverse_penalty': inverse,
         'predicted': predicted_N.tolist(),
     }
+
+
+def ridge(train_ND, targets_NT):
+    """Returns ridge regression of standardized embeddings on targets of equal variance,
+    fitted: the penalty with the least error, leaving one row out in turn."""
+    linear_model = extras.package('sklearn.linear_model', 'eval', 'A linear probe')
+    from sklearn import compose, pipeline, preprocessing
+
+    scale = preprocessing.StandardScaler
+    model = linear_model.RidgeCV(RIDGE_PENALTIES * len(train_ND))
+    model = compose.TransformedTargetRegressor(model, transformer=scale())
+    return pipeline.make_pipeline(scale(), model).fit(train_ND, targets_NT)
 
 
 def balanced_accuracy(right_N, truth_N, clusters=()):

@@ -1,8 +1,8 @@
 """Similarity of two representations of the same texts, between layers or models (CKA).
 
 Row n of both is text n; the widths may differ. Rows are centered first. All values are
-invariant to rotations and uniform scaling of either side. Moments are float64,
-accumulated over blocks of rows: no [N, N] matrix is materialized.
+invariant to rotations and uniform scaling of either side. Moments are float64, without
+[N, N] matrices.
 """
 
 import numpy as np
@@ -70,8 +70,7 @@ def _paired(first, second):
 
 def _cross(first, second):
     """Returns sum_n (x_n - mean)(y_n - mean)^T, [D, D'], float64."""
-    blocks = zip(first.centered(), second.centered())
-    return sum(one_CD.T @ two_CD for one_CD, two_CD in blocks)
+    return first.centered_ND.T @ second.centered_ND
 
 
 def _ratio(cross, one, two):
@@ -93,5 +92,4 @@ def _hsic(first, second):
 
 
 def _diagonal(rows):
-    parts = [np.einsum('CD,CD->C', part_CD, part_CD) for part_CD in rows.centered()]
-    return np.concatenate(parts)
+    return np.einsum('ND,ND->N', rows.centered_ND, rows.centered_ND)

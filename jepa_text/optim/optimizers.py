@@ -49,7 +49,9 @@ def make(section):
     name = keywords.pop('name', None)
     factors = _pairs(keywords.pop('lr_multipliers', ()))
     resolve.check_choice('optimizer', name, OPTIMIZERS)
-    optimizer = resolve.call(f'optimizer {name!r}', OPTIMIZERS[name], keywords)
+    known = f'optimizer {name!r}', OPTIMIZERS[name], keywords
+    resolve.check_keywords(*known, also=['lr_multipliers'])
+    optimizer = OPTIMIZERS[name](**keywords)
     return with_lr_multipliers(optimizer, factors) if factors else optimizer
 
 

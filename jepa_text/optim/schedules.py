@@ -6,7 +6,6 @@
     wsd            warm-up, stable, decay to 0
     wsd_twice      wsd twice, for a run that continues after its decay
     warmup_cosine  warm-up, then half a cosine
-    rewarmed       another schedule, warmed up again after a change of phase
 
 Each returns a function that maps the step, an integer or float scalar, to a float32
 scalar: pure, stateless, safe under jit and vmap. `make` builds one from a config section,
@@ -140,8 +139,8 @@ def wsd_twice(peak, warmup_steps, decay_steps, first_steps, steps):
     """`wsd` over the first steps, then another, without a warm-up, over the rest.
 
     This is continued pretraining of a decayed model in one run: after its decay to 0 the
-    rate returns to the peak at once (or by `rewarm_steps` of a phase). Raises ValueError
-    unless `first_steps` lies within the run.
+    rate returns to the peak at once. Raises ValueError unless `first_steps` lies within
+    the run.
 
     >>> schedule = wsd_twice(1.0, warmup_steps=1, decay_steps=2, first_steps=4, steps=8)
     >>> print(schedule(jnp.arange(8)))
@@ -177,17 +176,6 @@ def warmup_cosine(peak, warmup_steps, steps, end=0.0):
         return jnp.where(step < warmup, rising, falling(step - warmup))
 
     return schedule
-
-
-def rewarmed(schedule, start, steps):
-    """`schedule`, scaled linearly up from 0 during the `steps` after step `start`.
-
-    >>> print(rewarmed(constant(1.0), start=10, steps=4)(jnp.arange(10, 15)))
-    [0.25 0.5  0.75 1.   1.  ]
-    """
-    if not steps:
-        return schedule
-    return lambda step: schedule(step) * jnp.clip((step - start + 1) / steps, 0.0, 1.0)
 
 
 SCHEDULES = {

@@ -31,7 +31,6 @@ _KEYS_OF_0_1 = {
         for key in ('warmup', 'decay', 'first')
     },
     'phases.share': 'fraction',
-    'at_switch.rewarm': 'rewarm_steps or rewarm_fraction',
     'balance.every': 'every_steps',
 }
 

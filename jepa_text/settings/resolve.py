@@ -119,13 +119,14 @@ def call(what, function, section, **given):
         return function(**section, **given)
 
 
-def check_keywords(what, function, section, given=()):
+def check_keywords(what, function, section, given=(), also=()):
     """Raises ValueError unless `function` takes the section's keys, with their types,
-    together with the keywords `given`. `what` names the function in errors."""
+    together with the keywords `given`. `what` names the function in errors, which list
+    the keys `also`."""
     ranges.section(what, section)
     parameters = inspect.signature(function).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    known = [name for name in parameters if name not in given]
+    known = [*also, *(name for name in parameters if name not in given)]
     for key in section:
         if key in given or (key not in parameters and not takes_any):
             raise ValueError(f'{what} does not take {key!r}.{nearest(key, known)}')

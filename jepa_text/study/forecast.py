@@ -15,7 +15,7 @@ from jepa_text.study import members, tree, work
 
 # Keys of a config and its phases that do not affect the cost of a step.
 _STEPS = ('name', 'seed', 'steps', 'tokens', 'fraction')
-_STEPS = (*_STEPS, 'at_switch', 'schedule', 'baseline')
+_STEPS = (*_STEPS, 'schedule', 'baseline')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

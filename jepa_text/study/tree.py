@@ -128,9 +128,5 @@ def _rates(schedule, start, stop):
 
 
 def _relevant(section):
-    """Returns the section of a phase without its length and its rewarming, which the
-    learning rate reflects."""
-    relevant = {
-        k: v for k, v in section.items() if k not in ('steps', 'fraction', 'at_switch')
-    }
-    return relevant | {'reset': (section.get('at_switch') or {}).get('reset')}
+    """Returns the section of a phase without its length."""
+    return {k: v for k, v in section.items() if k not in ('steps', 'fraction')}

@@ -2,8 +2,8 @@
 
 The matched baseline of a run is MLM alone, with the same FLOPs: each phase with a latent
 term becomes its MLM part, with as many more steps as give the same FLOPs.
-The schedule of the learning rate stretches with the run, and lengths in steps of a phase
-with the phase.
+The schedule of the learning rate stretches with the run, and that of a masking rate with
+its phase.
 """
 
 from jepa_text.parallel import processes
@@ -83,8 +83,6 @@ def _without_latents(phases, ratios):
         mlm = _mlm_section(phase)
         if mlm and isinstance(rate := mlm.get('rate'), dict):
             mlm = mlm | {'rate': stretched(rate, ratio)}
-        if section.get('at_switch'):
-            section['at_switch'] = stretched(section['at_switch'], ratio)
         steps = max(1, round(phase.steps * ratio))
         made.append(section | {'objective': mlm or section['objective'], 'steps': steps})
     return made

@@ -115,21 +115,6 @@ class Geometry:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AtSwitch:
-    """What changes in the training state when a phase begins."""
-
-    reset: str | None = field(None, 'regular expression of the optimizer state to reset')
-    rewarm_steps: int | None = field(None, 'steps of a new warm-up', minimum=0)
-    rewarm_fraction: float | None = field(
-        None, 'or fraction of the phase', minimum=0, maximum=1
-    )
-
-    def __post_init__(self):
-        if self.reset is not None:
-            ranges.pattern('at_switch.reset', self.reset)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Phase:
     """Consecutive steps under one objective."""
 
@@ -140,7 +125,6 @@ class Phase:
     fraction: float | None = field(
         None, 'fraction of all steps; the last phase takes the rest', above=0, maximum=1
     )
-    at_switch: AtSwitch | None = field(None, 'changes of the state when the phase begins')
     data: reads.Changes | None = field(None, 'changes of the section data in this phase')
     rope_theta: float | None = field(
         None, 'rope_theta of the model in this phase', above=0
@@ -205,11 +189,6 @@ class Config(Shared):
         if not self.phases:
             raise ValueError(
                 'The config has no phases. Set phases=(dict(objective=...),).'
-            )
-        if self.phases[0].at_switch:
-            raise ValueError(
-                'phases.0: at_switch is only for later phases, as no phase precedes the '
-                'first. Remove it.'
             )
         if not self.model and self.init_from is None:
             raise ValueError(

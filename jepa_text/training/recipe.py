@@ -19,7 +19,7 @@ from jepa_text.models.network import Network
 from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
 from jepa_text.running import budget, identity, numerics
-from jepa_text.settings import ranges, resolve, schema
+from jepa_text.settings import resolve, schema
 from jepa_text.training import config as settings
 from jepa_text.training import heldout, preflight
 from jepa_text.training import state as states
@@ -33,7 +33,6 @@ class Phase:
     section      the section of the config that it was built from
     first_row    the number of rows that the run has read before it
     mixture      the rows that it reads; None in a plan, which has no rows
-    reset        pattern of the optimizer state that is reset when it begins, or None
     step         the training step (training/step.py), not compiled
     """
 
@@ -47,7 +46,6 @@ class Phase:
     first_row: int
     objective: Any
     network: Network
-    reset: str | None
     schedule: Any
     step: Any
     mixture: mixtures.Mixture | None = None
@@ -221,7 +219,7 @@ def outline(config, mesh=None, vocab_size=None, tokenizer=None):
 def _phases(config, parsed, total, tokenizer, optimizer):
     """Returns the phases of a run of `total` steps."""
     phases, row = [], 0
-    rate = schedules.make(parsed.schedule, total)
+    schedule = schedules.make(parsed.schedule, total)
     spans = budget.spans(config['phases'], total)
     for index, (section, (start, stop)) in enumerate(zip(config['phases'], spans)):
         data = reads.changed(config['data'], section.get('data'))
@@ -238,9 +236,6 @@ def _phases(config, parsed, total, tokenizer, optimizer):
         preflight.returned_encoder(model, encoder)
         with resolve.user_faults(resolve.user_modules(section['objective'])):
             network = Network(encoder, objective)
-        at_switch = section.get('at_switch') or {}
-        at_switch = ranges.in_steps('at_switch', at_switch, stop - start)
-        schedule = schedules.rewarmed(rate, start, at_switch.get('rewarm_steps', 0))
         step = steps.make_step(
             network,
             objective,
@@ -263,7 +258,6 @@ def _phases(config, parsed, total, tokenizer, optimizer):
                 first_row=row,
                 objective=objective,
                 network=network,
-                reset=at_switch.get('reset'),
                 schedule=schedule,
                 step=step,
             )

@@ -17,11 +17,8 @@ from jepa_text.settings import resolve
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
 
-# Leaves of Adam's state of one parameter, which can only be reset together.
-OF_ADAM = r'(^|/)(age|mu|nu)/'
 
-
-def enter_phase(state, network, objective, optimizer, seed, reset=None, forgotten=()):
+def enter_phase(state, network, objective, optimizer, seed, forgotten=()):
     """Returns the state at the start of the next phase.
 
     params      Modules that the objective needs and the state lacks are created, and
@@ -30,9 +27,7 @@ def enter_phase(state, network, objective, optimizer, seed, reset=None, forgotte
                 from those of the module of the same name, such as a predictor of another
                 kind, is reinitialized (`reshaped_modules`).
     target      A copy of the encoder, unless the previous phase had a target.
-    opt_state   Leaves stay as they are, except those of new parameters and those whose
-                path matches the regular expression `reset` ('.*': all, '/lm_head/': the
-                head's moments and ages), which are new.
+    opt_state   Leaves stay as they are, except those of new parameters.
     memory      Entries stay as they are, except diagnostics and those in `forgotten`.
 
     Raises ValueError if trained weights of encoder or head would be lost.
@@ -47,9 +42,8 @@ def enter_phase(state, network, objective, optimizer, seed, reset=None, forgotte
     target = None
     if objective.has_target:
         target = states.copy(params['encoder']) if state.target is None else state.target
-    patterns = [reset] if reset else []
     # Names of modules are parts of the paths of their moments.
-    patterns += [f'(^|/){re.escape(name)}/' for name in reshaped]
+    patterns = [f'(^|/){re.escape(name)}/' for name in reshaped]
     known = {name: x for name, x in state.memory.items() if name not in forgotten}
     return state.replace(
         params=params,
@@ -118,17 +112,16 @@ def _enter(recipe, phase):
         phase.network,
         phase.objective,
         recipe.optimizer,
-        phase.reset,
         phase.objective.forgotten(before),
         recipe.shardings(phase),
     )
 
 
 @memo.memoize
-def _entering(network, objective, optimizer, reset, forgotten, shardings):
+def _entering(network, objective, optimizer, forgotten, shardings):
     def enter(state, data):
         new = network, objective, optimizer, key_from(data)
-        return enter_phase(state, *new, reset, forgotten)
+        return enter_phase(state, *new, forgotten)
 
     return jax.jit(enter, out_shardings=shardings)
 
@@ -174,8 +167,6 @@ def _check_switch(recipe, before, phase):
     given = recipe.abstract_state(before), states.key_data(recipe)
     after = _enter(recipe, phase).eval_shape(*given)
     _check_shapes('the switch', after, wanted)
-    if phase.reset:
-        _check_reset(phase.reset, wanted.opt_state)
 
 
 def _check_step(recipe, phase):
@@ -195,24 +186,3 @@ def _check_shapes(what, *abstract):
     """Raises ValueError if two abstract states differ in shapes or dtypes."""
     if found := restore.mismatches(*map(restore.describe, abstract), f'after {what}'):
         raise ValueError(f'{what} would change the shapes of the state: {found}.')
-
-
-def _check_reset(pattern, opt_state):
-    """Raises ValueError if a pattern matches nothing, or only a part of Adam's state of a
-    parameter."""
-    names = list(restore.leaves_of(opt_state))
-    matched = {name for name in names if re.search(pattern, name)}
-    if not matched:
-        listed = ' and '.join(map(repr, names[:1] + names[-1:])) or 'none'
-        raise ValueError(
-            f'at_switch.reset={pattern!r} matches nothing in the optimizer state, whose '
-            f'names are like {listed}.'
-        )
-    parameters = {re.sub(OF_ADAM, r'\1*/', name) for name in matched}
-    for name in sorted(set(names) - matched):
-        if re.search(OF_ADAM, name) and re.sub(OF_ADAM, r'\1*/', name) in parameters:
-            raise ValueError(
-                f"at_switch.reset={pattern!r} matches a part of Adam's state of a "
-                f'parameter, but not {name!r}. Match whole parameters, for example '
-                'with /lm_head/ or .*'
-            )

@@ -155,7 +155,7 @@ def test_page_is_self_contained_and_has_every_figure(results, folder):
     ):
         assert words.lower() in page.lower(), words
     # Of seed 1 alone there is no map.
-    assert '&lt;svg' not in page and page.count('<svg') == 12
+    assert '&lt;svg' not in page and page.count('<svg') == 11
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,10 @@
 """Common behavior of all launch scripts; local.sh, accelerator.sh, peers.sh, apart.sh."""
 
 import functools
-import os
 import re
-import signal
 import subprocess
 import sys
 
-import children
 import pytest
 from launching import JOB, ROOT, Machine, documented
 
@@ -77,10 +74,7 @@ TPU = dict(GPU='', TPU='tpu-v6e-slice', TOPOLOGY='4x4')
         ('local.sh', ('train', '--config=', JOB[2]), {}, 'the config is missing'),
         ('local.sh', JOB[:2], {}, '--workdir is missing'),
         *((script, NO_SUCH_CONFIG, {}, 'does not exist') for script in LAUNCHERS),
-        ('local.sh', JOB, dict(PROCESSES='0'), '=0 is not a whole number above 0'),
-        ('local.sh', JOB, dict(PROCESSES='two'), 'PROCESSES=two is not'),
         ('local.sh', JOB, dict(ACCELERATOR='gpu'), 'gpu; use cpu, cuda, cuda12 or tpu'),
-        ('local.sh', JOB, dict(ACCELERATOR='cuda', PROCESSES='2'), 'unset PROCESSES'),
         ('slurm.sh', JOB, dict(NODES='two'), 'NODES=two is not a whole number'),
         ('slurm.sh', JOB, dict(GPUS='0'), 'GPUS=0 is not a whole number'),
         ('slurm.sh', JOB, dict(SEEDS='0 1'), 'SEEDS, PRESETS and LIST were removed'),
@@ -150,36 +144,6 @@ def test_local_runs_in_the_repository_with_the_exit_code_of_the_program(machine,
     assert machine.called('jepa-text') == [list(words)]
 
 
-# Counts SIGTERMs; after one it exits with 75.
-STOPPABLE = """
-heard=0
-trap 'heard=$((heard + 1))' TERM
-echo started >>"$CALLS.started"
-for i in $(printf '%s ' {1..200}); do
-  [ "$heard" = 0 ] || break
-  sleep 0.1
-done
-sleep 0.5
-[ "$heard" = 1 ] && exit 75
-exit 143
-"""
-
-
-# To the script only, as from a supervisor, or to its process group, as from a terminal.
-@pytest.mark.parametrize('send', [os.kill, os.killpg])
-@pytest.mark.parametrize('processes', [1, 3])
-def test_local_forwards_one_sigterm(machine, processes, send):
-    machine.fake('jepa-text', STOPPABLE)
-    started = machine.folder / 'calls.started'
-    process = machine.start('local.sh', *JOB, PROCESSES=str(processes))
-    children.until(
-        lambda: started.exists() and started.read_text().count('\n') == processes
-    )
-    send(process.pid, signal.SIGTERM)
-    output, _ = process.communicate(timeout=30)
-    assert process.returncode == 75, output
-
-
 @pytest.mark.parametrize(
     'script, program',
     [('local.sh', 'jepa-text'), ('sky.sh', 'sky'), ('docker.sh', 'docker')],
@@ -190,25 +154,6 @@ def test_program_replaces_the_script_and_gets_its_signals(machine, script, progr
     process = machine.start(script, *JOB, **LAUNCHERS[script][1], **data)
     output, _ = process.communicate(timeout=30)
     assert output.splitlines()[-1] == f'last process: {process.pid}'
-
-
-def test_local_starts_several_processes(machine):
-    show = 'echo "$JAX_PROCESS_ID of $JAX_NUM_PROCESSES $JAX_COORDINATOR_ADDRESS"'
-    machine.fake('jepa-text', show)
-    code, output = machine.run('local.sh', *JOB, PROCESSES='2')
-    lines = sorted(output.splitlines())
-    assert code == 0 and [line[:6] for line in lines] == ['0 of 2', '1 of 2']
-    # The same port for both.
-    (address,) = {line.split()[3] for line in lines}
-    assert re.fullmatch(r'localhost:\d{5}', address)
-
-
-@pytest.mark.parametrize(
-    'codes, answer', [('0 75', 75), ('75 1', 1), ('1 2', 2), ('2 75', 2), ('87 0', 87)]
-)
-def test_several_processes_give_one_exit_code(machine, codes, answer):
-    machine.fake('jepa-text', f'codes=({codes}); exit "${{codes[$JAX_PROCESS_ID]}}"')
-    assert machine.run('local.sh', *JOB, PROCESSES='2')[0] == answer
 
 
 SHOW = 'echo "$JAX_PLATFORMS $*"'

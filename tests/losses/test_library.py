@@ -108,7 +108,6 @@ CASES = {
     'schedules.wsd': at_step(schedules.wsd(1.0, 2, 3, 10)),
     'schedules.warmup_cosine': at_step(schedules.warmup_cosine(1.0, 2, 10)),
     'schedules.wsd_twice': at_step(schedules.wsd_twice(1.0, 2, 2, 6, 12)),
-    'schedules.rewarmed': at_step(schedules.rewarmed(schedules.constant(1.0), 3, 4)),
     'balance.make': weighed(0.3),
     'balance.Fixed': weighed(dict(name='fixed', weight=0.2)),
     'balance.Scheduled': weighed(

@@ -1,7 +1,5 @@
 """Each form removes what it should, and the summary equals the single measures."""
 
-import tracemalloc
-
 import hypothesis
 import numpy as np
 import pytest
@@ -121,24 +119,3 @@ def test_a_cloud_without_variance_has_values_in_every_form(rows_ND):
 def test_lengths_must_be_positive_and_match(lengths, message):
     with pytest.raises(ValueError, match=message):
         forms.length_residualized(CLOUD_ND, lengths)
-
-
-def test_a_form_is_made_in_its_place():
-    rows_ND = RNG.normal(size=(60_000, 64)).astype(np.float32)
-    for make in (forms.centered, forms.whitened):
-        tracemalloc.start()
-        make(rows_ND)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert peak < 1.9 * rows_ND.nbytes
-
-
-def test_memory_is_a_few_copies_of_the_rows():
-    rows_ND = RNG.normal(size=(30_000, 64)).astype(np.float32)
-    lengths_N = RNG.integers(3, 90, 30_000)
-    metrics = {'effective_rank': geometry.effective_rank}
-    tracemalloc.start()
-    forms.summary(rows_ND, lengths_N, metrics=metrics)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 5 * rows_ND.nbytes + 8 * 33 * 30_000

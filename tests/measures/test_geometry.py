@@ -7,9 +7,8 @@ import pytest
 from scipy import special, stats
 from scipy.spatial import distance
 from sklearn import decomposition
-from sklearn import neighbors as sklearn_neighbors
 
-from jepa_text.measures import class_geometry, cloud, geometry, neighbors
+from jepa_text.measures import class_geometry, cloud, geometry
 
 RNG = np.random.default_rng(0)
 CLOUD_ND = RNG.normal(size=(200, 12)) @ np.diag(np.geomspace(3, 0.1, 12)) + 0.5
@@ -37,39 +36,6 @@ def test_uniformity_against_all_pairs_in_scipy():
     pairs = -2 * distance.pdist(unit_ND, 'sqeuclidean')
     expected = special.logsumexp(pairs) - math.log(pairs.size)
     assert geometry.uniformity(CLOUD_ND) == pytest.approx(expected, rel=1e-12)
-
-
-def test_uniformity_of_part_of_the_pairs_is_within_its_error(monkeypatch):
-    cloud_ND = np.random.default_rng(5).normal(size=(1500, 8)) + 0.5
-    whole = geometry.uniformity(cloud_ND)
-    monkeypatch.setattr(cloud, 'BLOCK', 150)
-    found = [cloud.as_cloud(cloud_ND, seed=seed) for seed in range(30)]
-    errors = [geometry.uniformity(one) - whole for one in found]
-    unit_ND = cloud_ND / np.linalg.norm(cloud_ND, axis=1, keepdims=True)
-    kernel = np.exp(-2 * distance.pdist(unit_ND, 'sqeuclidean'))
-    stated = kernel.std() / kernel.mean() / math.sqrt(10 * 150 * 149 / 2)
-    assert found[0].pairs.count == 10 * 150 * 149 // 2
-    assert np.std(errors) == pytest.approx(stated, rel=0.35)
-    assert abs(np.mean(errors)) < 3 * stated / np.sqrt(30)
-
-
-def test_neighbors_are_searched_among_the_same_number_of_rows_in_large_clouds(
-    monkeypatch,
-):
-    monkeypatch.setattr(cloud, 'BLOCK', 600)
-    monkeypatch.setattr(cloud, 'NEIGHBOR_ROWS', 1200)
-    rows_ND = np.random.default_rng(0).normal(size=(2000, 128))
-    for size in (600, 601, 1200, 2000):
-        blocks = cloud.as_cloud(rows_ND[:size]).neighbor_blocks
-        assert {len(index_M) for index_M in blocks} == {600}
-        assert len(np.unique(np.concatenate(blocks))) == 600 * len(blocks)
-
-
-def test_moments_do_not_depend_on_the_chunk_size(monkeypatch):
-    whole = geometry.summary(CLOUD_ND)
-    monkeypatch.setattr(cloud, 'CHUNK', 33)
-    for name, value in geometry.summary(CLOUD_ND).items():
-        assert value == pytest.approx(whole[name], rel=1e-12), name
 
 
 def test_two_close_rows_keep_their_precision_in_float32():
@@ -162,24 +128,6 @@ def test_values_that_are_not_finite_raise(measure, bad):
 
 def gaussian(rows, width):
     return np.random.default_rng(0).normal(size=(rows, width))
-
-
-def test_two_nn_ignores_duplicate_rows():
-    rows_ND = gaussian(500, 3)
-    once = neighbors.intrinsic_dimension(rows_ND)
-    for more_ND in (rows_ND[:50], rows_ND, rows_ND * (1 + 1e-9), np.r_[rows_ND, rows_ND]):
-        found = neighbors.intrinsic_dimension(np.r_[rows_ND, more_ND])
-        assert found == pytest.approx(once, rel=1e-6)
-    assert neighbors.intrinsic_dimension(np.repeat(rows_ND[:2], 9, axis=0)) == 0
-
-
-def test_neighbors_against_scikit_learn():
-    search = sklearn_neighbors.NearestNeighbors().fit(CLOUD_ND)
-    first_N, second_N = search.kneighbors(n_neighbors=2)[0].T
-    ratio_N = np.sort(second_N / first_N)[:180]
-    line_N = -np.log(1 - np.arange(1, 181) / 200)
-    slope = np.linalg.lstsq(np.log(ratio_N)[:, None], line_N, rcond=None)[0][0]
-    assert neighbors.intrinsic_dimension(CLOUD_ND) == pytest.approx(slope)
 
 
 LABELS_N = np.arange(200) % 3

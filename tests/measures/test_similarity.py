@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jepa_text.measures import cloud, similarity
+from jepa_text.measures import similarity
 
 RNG = np.random.default_rng(0)
 FIRST_ND = RNG.normal(size=(60, 7)) + 3
@@ -21,13 +21,6 @@ def test_rotation_scale_offset_and_order_change_nothing(measure):
     assert measure(moved_ND, SECOND_ND[order_N]) == pytest.approx(expected, rel=1e-9)
     assert measure(SECOND_ND, FIRST_ND) == pytest.approx(expected)
     assert measure(moved_ND, FIRST_ND[order_N]) == pytest.approx(1)
-
-
-@every
-def test_the_chunk_size_changes_nothing(measure, monkeypatch):
-    whole = measure(FIRST_ND, SECOND_ND)
-    monkeypatch.setattr(cloud, 'CHUNK', 13)
-    assert measure(FIRST_ND, SECOND_ND) == pytest.approx(whole)
 
 
 @every

@@ -102,22 +102,10 @@ FAULTS = {
     ),
     'phases': (
         (dict(phases=(1,)), r'phases\[0\]=1 must be a section, as dict.objective'),
-        (later(at_switch=dict(rewarm_steps=-3)), 'rewarm_steps=-3'),
-        (later(at_switch=dict(rewarm_steps=0.5)), 'rewarm_steps=0.5 must be an integer'),
-        (later(at_switch=dict(rewarm_fraction=3)), 'fraction=3 must be .* and at most 1'),
-        (
-            later(at_switch=dict(rewarm_steps=3, rewarm_fraction=0.3)),
-            'at_switch has rewarm_steps and a fraction: give one of them',
-        ),
-        (later(at_switch=dict(reset='(')), 'not a valid regular expression'),
         (later(steps=1.5), 'steps=1.5'),
         (later(fraction=2), r'phases\[1\].fraction=2 must be .* and at most 1'),
         (dict(steps=1, phases=[MLM[0] | dict(fraction=0.5)] * 2), 'at least one step'),
         (later(steps=2, fraction=0.5), 'give one of them'),
-        (
-            dict(phases=(MLM[0] | dict(at_switch=dict(rewarm_steps=1)),)),
-            'phases.0: at_switch is only for later phases',
-        ),
     ),
     'objective': (
         (objective(name='mlm', rate=None), 'rate=None must be a finite'),

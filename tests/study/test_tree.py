@@ -80,13 +80,6 @@ BASE = run(40, phase(CLM, 20), phase(MLM))
         ),
         # Two equal phases are still two phases.
         (run(40, phase(CLM)), run(40, phase(CLM, 20), phase(CLM)), 20),
-        (BASE, run(40, phase(CLM, 20), phase(MLM, at_switch=dict(reset='.*'))), 20),
-        (BASE, run(40, phase(CLM, 20), phase(MLM, at_switch=dict(rewarm_steps=4))), 20),
-        (
-            run(40, phase(CLM, 20), phase(MLM, at_switch=dict(rewarm_fraction=0.2))),
-            run(30, phase(CLM, 20), phase(MLM, at_switch=dict(rewarm_steps=4))),
-            26,
-        ),
         # The objective depends on the length of its phase.
         (run(20, phase(STEADY)), run(40, phase(STEADY)), 16),
         (run(20, phase(FALLING)), run(40, phase(FALLING)), 0),

@@ -4,7 +4,7 @@ called paper_* is a measure of arXiv 2606.05173, for comparison with its tables.
 import numpy as np
 
 from jepa_text.evaluation.controls import words
-from jepa_text.measures import ridge, statistics
+from jepa_text.measures import probes, statistics
 
 _RANKS = 10  # largest distance in frequency rank between a word and its negative
 
@@ -33,12 +33,15 @@ def word_recovery(train_ND, train_texts, test_ND, test_texts, vocabulary=None, s
     """
     if vocabulary is None:
         vocabulary = words.content_words(train_texts)
-    model = ridge.fit(train_ND, words.membership(train_texts, vocabulary))
+    model = probes.ridge(
+        train_ND, words.membership(train_texts, vocabulary).astype(float)
+    )
+    known_NW = model.predict(train_ND)
     member_NW = words.membership(test_texts, vocabulary)
-    score_NW = model.predict(test_ND) - model.bias_T
+    score_NW = model.predict(test_ND)
     if len(score_NW) != len(member_NW):
         raise ValueError(f'{len(score_NW)} test vectors, but {len(member_NW)} texts.')
-    score_NW /= np.where(model.deviation_T > 0, model.deviation_T, 1.0)
+    score_NW = probes.standardized([known_NW, score_NW])[1]
     rng, values, scored = np.random.default_rng(seed), [], []
     for text, score_W, member_W in zip(test_texts, score_NW, member_NW):
         pairs_P2 = _matched(member_W, rng)
