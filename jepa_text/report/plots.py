@@ -32,7 +32,7 @@ def curves(runs, title, ylabel, hlines=None, xlabel='step', looks=None, log=''):
 
     runs        {name: (steps, values)}. Values [S, N] of several seeds are drawn as their
                 mean, and the range from minimum to maximum as a band. Empty series are
-                skipped, and NaN leaves a gap
+                skipped, and NaN, also of one seed, leaves a gap
     hlines      {label: y} of dashed reference lines
     log         axes with a logarithmic scale: '', 'y' or 'xy'
 
@@ -77,9 +77,9 @@ def _curve(axes, steps_N, values_SN, style):
     style = style | dict(marker=marker, markersize=3.5, markevery=max(1, count // 12))
     values_N = values_SN[0]
     if len(values_SN) > 1:
-        low_N, high_N = np.nanmin(values_SN, axis=0), np.nanmax(values_SN, axis=0)
+        low_N, high_N = values_SN.min(axis=0), values_SN.max(axis=0)
         axes.fill_between(steps_N, low_N, high_N, color=color, alpha=0.13, linewidth=0)
-        values_N = np.nanmean(values_SN, axis=0)
+        values_N = values_SN.mean(axis=0)
     axes.plot(steps_N, values_N, **style, zorder=3)
 
 

@@ -15,10 +15,10 @@ SHOWN = (
 def figures(study):
     """Returns figures of the held-out losses and of each probe during training; see
     `parts`."""
-    members, logs, drawn = study.members, study.logs, []
+    members, complete, logs, drawn = study.members, study.complete, study.logs, []
     for key, title, label in (*SHOWN, *_probes(logs)):
         for what, part in parts(list(members)):
-            runs = {arm: series(logs, members[arm], key) for arm in part}
+            runs = {arm: series(logs, complete.get(arm, ()), key) for arm in part}
             # Empty series are kept, so that a run has the same color in every figure.
             if not any(len(steps_N) for steps_N, _ in runs.values()):
                 continue

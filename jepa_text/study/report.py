@@ -49,6 +49,13 @@ class Study:
             members.setdefault(arm, []).append(member)
         return members
 
+    @property
+    def complete(self):
+        """`members` of the arms that lack no member: a mean over the other seeds would be
+        that of a selection."""
+        lacking = {arm for arm, _ in self.results.get('missing', {}).values()}
+        return {arm: own for arm, own in self.members.items() if arm not in lacking}
+
     @functools.cached_property
     def spent(self):
         """{member: Budget}; traces one step per kind of phase."""
@@ -114,7 +121,9 @@ def parts(study):
         verdict_sections.verdicts_section(decided),
         verdict_sections.claims_section(ruled),
         _curves(study),
-        verdict_sections.budget_section(fairness.spent(study.spent, study.members, logs)),
+        verdict_sections.budget_section(
+            fairness.spent(study.spent, study.complete, logs)
+        ),
         outcomes.geometry(results, arms),
         verdict_sections.fairness_section(fairness.checks(recipes, study.configs, logs)),
         {
@@ -167,6 +176,6 @@ def _curves(study):
     drawn = curves.figures(study)
     text = (
         'Lines are means over seeds; bands span the range of the seeds. FLOPs are those '
-        'of the model, forward and backward.'
+        'of the model, forward and backward.' + verdict_sections.LEFT_OUT
     )
     return drawn and {'heading': 'Learning curves', 'text': text, 'figures': drawn}

@@ -17,6 +17,7 @@ RULE = (
     'of the paper decides if it was measured here; otherwise all metrics that replace it '
     'must agree.'
 )
+LEFT_OUT = ' A run of which a seed has no results is left out.'
 
 
 def verdicts_section(decided):
@@ -80,7 +81,10 @@ def claims_section(ruled):
 
 
 def budget_section(spent):
-    """Returns the section with the budget of each arm, from fairness.spent."""
+    """Returns the section with the budget of each arm, from fairness.spent; None without
+    any."""
+    if not spent:
+        return None
     first = next(iter(spent.values()))
     rows = []
     for arm, values in spent.items():
@@ -97,7 +101,7 @@ def budget_section(spent):
         'text': 'Means over seeds. Tokens are positions in rows, including padding. '
         'Hours are those of the training steps alone, without evaluation and '
         'compilation, on this machine under its load at the time. Two runs are matched '
-        'by the budgets that are equal.',
+        'by the budgets that are equal.' + LEFT_OUT,
         'table': {'columns': columns, 'rows': rows},
     }
 

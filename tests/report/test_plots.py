@@ -87,9 +87,10 @@ def test_all_runs_have_different_styles(points):
 
 
 def test_a_line_is_the_mean_and_its_band_the_range_of_the_seeds():
-    values_SN = np.array([[3.0, 2.0, 1.0], [5.0, 4.0, 3.0], [4.0, 3.0, 5.0]])
-    figure = plots.curves({'a': ([10, 20, 40], values_SN)}, 'loss', 'nats')
-    np.testing.assert_allclose(lines(figure)['a'].get_ydata(), [4, 3, 3])
+    values_SN = np.array([[3, 2, 1, 1], [5, 4, 3, np.nan], [4, 3, 5, 5]])
+    figure = plots.curves({'a': ([10, 20, 40, 80], values_SN)}, 'loss', 'nats')
+    # One that diverged is not left out of the mean.
+    np.testing.assert_allclose(lines(figure)['a'].get_ydata(), [4, 3, 3, np.nan])
     (band,) = figure.axes[0].collections
     corners = band.get_paths()[0].vertices
     for x, low, high in ((10, 3, 5), (20, 2, 4), (40, 1, 5)):

@@ -149,6 +149,9 @@ def test_a_run_without_results_prevents_verdicts_on_its_arm(seeds, lost):
     said = f'no verdict: {lost} value{"s" * (lost > 1)} not finite'
     assert said in column(found['Claims'], 'why')
     assert said in column(found['Verdicts'], 'verdict')
+    drawn = [plots.described(x) for x in found['Learning curves']['figures']]
+    assert drawn and not any(re.search(r'\bmlm\b', one) for one in drawn)
+    assert 'mlm' not in column(found['Training budget'], '')
     rows = outcome_rows(found)
     assert rows['mlm'][1] == rows['clm'][1] == seeds
     assert math.isnan(rows['mlm'][2]) and rows['clm'][2] > 0
