@@ -34,7 +34,8 @@ def get_config(
     """Returns the config of further steps, by default 12,000 or, if a toy, 100, from
     'hf:NAME', the workdir of a run, or the name of a shipped model. `sets` is a folder
     of evaluation sets whose texts are removed from the corpus."""
-    steps = steps or (100 if size == 'toy' else 12_000)
+    if steps is None:
+        steps = 100 if size == 'toy' else 12_000
     config = shared('pretrain').get_config('mlm', size='210m')
     del config.plan
     config.name = f'cpt_{objective}_{steps}'

@@ -17,7 +17,7 @@ LOG.md lists what was tried and how much it gained.
 
 from typing import Literal
 
-from jepa_text.settings import resolve
+from jepa_text.settings import ranges, resolve
 from jepa_text.settings.config_file import shared
 
 SEEDS = {'desk': 5, 'tune': 1}
@@ -63,6 +63,7 @@ def entries():
 
 def get_config(*, scale: Literal['desk', 'tune'] = 'desk', seeds=0, only=()):
     """Returns the config of some entries, or of all, at a scale."""
+    ranges.number('seeds', seeds, minimum=0)
     config = shared('quickstart').get_config()
     config.name, config.seeds = f'speed_{scale}', tuple(range(seeds or SEEDS[scale]))
     config.steps, config.runs = STEPS, _runs(only)

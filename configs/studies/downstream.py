@@ -16,6 +16,7 @@ hundredth of the best for `small` on all of them.
 
 from typing import Literal
 
+from jepa_text.settings import ranges
 from jepa_text.settings.config_file import shared
 
 SETS = ('trec', 'films', 'brown_pos')
@@ -50,6 +51,7 @@ def get_config(
     *, scale: Literal['small', 'smoke'] = 'smoke', corpus='runs/small-corpus', seeds=0
 ):
     """Returns the config of the study at a scale; `seeds` is their number."""
+    ranges.number('seeds', seeds, minimum=0)
     is_small = scale == 'small'
     config = shared('small').get_config(sets=f'{corpus}/sets' if is_small else '')
     config.name, config.runs = f'downstream_{scale}', runs()

@@ -137,7 +137,10 @@ def test_adapting_trains(folder, tmp_path, capsys):
         ('speed:only=muno', "Did you mean 'muon'"),
         ('speed:scale=paper', "scale='paper'.* Available: desk, tune"),
         ('studies/pfs:seeds=x', "seeds='x' must be an integer"),
-        ('studies/pfs:seeds=-1', 'seeds=-1 must be a number at least 0'),
+        *(
+            (f'{study}:seeds=-1', 'seeds=-1 must be a number at least 0')
+            for study in ('studies/pfs', 'studies/downstream', 'speed')
+        ),
     ],
 )
 def test_an_invalid_argument_is_named(place, words):

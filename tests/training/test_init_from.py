@@ -459,6 +459,8 @@ def test_the_config_of_continued_pretraining(old, foreign, tmp_path):
         assert float(schedule(steps - 2001 if steps > 2000 else 0)) > 0
         objective = config['phases'][0]['objective']['name']
         assert objective == ('mntp' if 'mntp' in argument else 'mlm')
+    # Which the config of a run refuses.
+    assert config_file.read(f'cpt:{old},steps=0')['steps'] == 0
     (tmp_path / 'sets').mkdir()
     (tmp_path / 'sets/one.jsonl').touch()
     small = config_file.read(
