@@ -30,6 +30,7 @@ from jepa_text.evaluation import controls, examiner, finetune, tasks
 from jepa_text.evaluation.results import result_files
 from jepa_text.evaluation.sets.task import classes
 from jepa_text.files import atomic, checksums, paths
+from jepa_text.models import pooling
 from jepa_text.pretrained import load, prediction, saved
 from jepa_text.report import progress
 from jepa_text.running import compilation, places, xla_flags
@@ -198,7 +199,8 @@ def _saved_config(path):
 
 def run_names(paths, config_of=_saved_config, stem_of=None):
     """{path: (name, seed)}. Runs whose folders differ only in a final number are seeds of
-    the same name, if their configs differ only in seeds; copies of one run are not.
+    the same name, if their configs differ only in seeds; copies of one run are not. So
+    are members of a study, as mlm/seed_0.
 
     `config_of(path)` is the config of a run. If folders in different places have the same
     name, models have their paths as names, without the folders that all have in common.
@@ -209,7 +211,7 @@ def run_names(paths, config_of=_saved_config, stem_of=None):
     stems = {path: (stem_of or _stem)(path) for path in paths}
     groups = {}
     for path, stem in stems.items():
-        part = re.fullmatch(r'(.+?)[-_](?:seed)?(\d+)', stem)
+        part = re.fullmatch(r'(.+?)(?:[-_](?:seed)?|/seed_)(\d+)', stem)
         # Another model may have the name that they would share.
         if part and not path.startswith('hf:') and part[1] not in stems.values():
             groups.setdefault(part[1], {})[path] = part[2]
@@ -262,7 +264,7 @@ def _checked(config):
         if config['models'].count(path) > 1:
             raise ValueError(f'models={config["models"]} contains {path} twice.')
     features.combinations(1, None, config['poolings'])
-    if not config['poolings'] or config['poolings'][0] == 'last4':
+    if not config['poolings'] or pooling.base(config['poolings'][0]) == 'last4':
         raise ValueError(
             f'poolings={config["poolings"]}: the first pooling is used in every layer, '
             "so it must be one that every layer has, such as 'mean'."
@@ -318,8 +320,10 @@ def check_kind(task):
 
 def _stem(path):
     parts = [part for part in path.removeprefix('hf:').rstrip('/').split('/') if part]
-    generic = len(parts) > 1 and parts[-1] in ('model', 'checkpoint', 'weights')
-    return parts[-2] if generic else parts[-1]
+    if len(parts) > 1 and parts[-1] in ('model', 'checkpoint', 'weights'):
+        return parts[-2]
+    # A member of a study is named after its run.
+    return '/'.join(parts[-2:]) if re.fullmatch(r'seed_\d+', parts[-1]) else parts[-1]
 
 
 def _summary(task):

@@ -207,6 +207,7 @@ SAME = [dict(name='sentences', made='word_order', max_texts=200, seed=n) for n i
         (dict(tasks=[dict(name='sst3', path='x')]), "Did you mean 'sst2'"),
         (dict(tasks=[dict(name='labeled')]), "requires 'path'"),
         (dict(poolings=['last4']), 'that every layer has'),
+        (dict(poolings=['last4-specials', 'mean']), 'that every layer has'),
         (dict(poolings=['men']), "Did you mean 'mean'"),
         (dict(layers=[7]), 'no layer 7; layers are 0'),
         (dict(controls=['random']), "'random'. .*Available: .*untrained"),
@@ -258,6 +259,8 @@ def test_run_names():
     assert named(['r/a-0', 'r/a-1', 'hf:x/m-2'])['hf:x/m-2'] == ('m-2', 0)
     assert named(['r/mlm_seed3', 'q/mlm_seed4'])['r/mlm_seed3'] == ('mlm', 3)
     assert named(['hf:x/m-1', 'hf:x/m-2'])['hf:x/m-1'] == ('m-1', 0)
+    study = named(['s/mlm/seed_0', 's/mlm/seed_1', 's/clm/seed_1'])
+    assert [*study.values()] == [('mlm', 0), ('mlm', 1), ('clm/seed_1', 0)]
     # No seeds of a model that has their common name.
     assert set(named(['r/a', 'r/a-0', 'r/a-1']).values()) == {
         *(('a', 0), ('a-0', 0), ('a-1', 0))
