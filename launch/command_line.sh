@@ -44,7 +44,7 @@ read_command() {
   if [[ "$WORKDIR" =~ ^((gs|s3)://[^/]+)/. ]]; then AT=${BASH_REMATCH[1]}; fi
   case "${COMMAND[0]:-}" in
     '' | -*) fail "${0##*/}: no COMMAND. Pass it as to jepa-text: train toy:mlm --workdir=runs/first. See --help." ;;
-    export) ;; # uses the config of its run
+    export | init) ;; # use the config of a run, and write one
     *)
       # The config may be the first word after the command, as for jepa-text.
       case "${COMMAND[1]:-}" in '' | -*) ;; *) config=${COMMAND[1]} ;; esac
@@ -53,8 +53,8 @@ read_command() {
       has_config "${config%%:*}"
       ;;
   esac
-  # `plan` writes nothing.
-  [ -n "$WORKDIR" ] || [ "${COMMAND[0]}" = plan ] || fail "${0##*/}: --workdir is missing. Pass the folder to write to, as --workdir=runs/first."
+  # `plan` writes nothing. On this machine, jepa-text itself infers it or says so at once.
+  [ -n "$WORKDIR" ] || [ "${COMMAND[0]}" = plan ] || [ "${0##*/}" = local.sh ] || fail "${0##*/}: --workdir is missing. Pass the folder to write to, as --workdir=runs/first."
 }
 
 # Exits unless the config $1 is where COMMAND reads it.
@@ -81,8 +81,8 @@ one_node() {
   esac
 }
 
-# Exits unless what COMMAND reads and writes is below /data, the persistent storage $1, or at
-# an address that it can write to.
+# Exits unless what COMMAND writes is below /data, the persistent storage $1, or at an address
+# that it can write to. What it reads is found missing by jepa-text.
 in_data() {
   local word addresses="below /data, which is $1"
   case "${COMMAND[0]}" in

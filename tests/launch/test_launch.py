@@ -67,12 +67,12 @@ TPU = dict(GPU='', TPU='tpu-v6e-slice', TOPOLOGY='4x4')
 @pytest.mark.parametrize(
     'script, words, env, message',
     [
-        # All scripts leave this check to command_line.sh: each has the last mistake.
+        # All scripts leave this to command_line.sh: each has the mistake NO_SUCH_CONFIG.
         ('local.sh', (), {}, 'no COMMAND'),
         ('local.sh', JOB[1:], {}, 'no COMMAND'),
         ('local.sh', ('train', JOB[2]), {}, 'the config is missing'),
         ('local.sh', ('train', '--config=', JOB[2]), {}, 'the config is missing'),
-        ('local.sh', JOB[:2], {}, '--workdir is missing'),
+        ('slurm.sh', JOB[:2], {}, '--workdir is missing'),
         *((script, NO_SUCH_CONFIG, {}, 'does not exist') for script in LAUNCHERS),
         ('local.sh', JOB, dict(ACCELERATOR='gpu'), 'gpu; use cpu, cuda, cuda12 or tpu'),
         ('slurm.sh', JOB, dict(NODES='two'), 'NODES=two is not a whole number'),
@@ -141,6 +141,14 @@ def test_local_runs_in_the_repository_with_the_exit_code_of_the_program(machine,
     machine.fake('jepa-text', f'pwd; test -f configs/toy.py && exit {code}')
     words = (*JOB, "--config.name=it's $HOME; *")
     assert machine.run('local.sh', *words) == (code, f'{ROOT}\n')
+    assert machine.called('jepa-text') == [list(words)]
+
+
+@pytest.mark.parametrize(
+    'words', [('init', 'toy:mlm', 'my.py'), ('analyze', '--model=a', '--task=bundled')]
+)
+def test_local_passes_on_commands_that_need_no_workdir(machine, words):
+    assert machine.run('local.sh', *words)[0] == 0
     assert machine.called('jepa-text') == [list(words)]
 
 
