@@ -9,7 +9,8 @@ Used by configs/studies/*.py. The steps of arXiv 2507.00994 are divided by PER:
     smoke   1/1000 of the steps, a tiny model and two seeds: minutes
 
 For the paper scale, provide the texts, as --config.prepare.source.path=texts/, and the
-tasks, in the folders below sets/ that `examine` lists.
+tasks, in the folders below sets/ that `examine` lists; sets/msmarco_pairs has the pairs
+to train on for retrieval, as hub:hgissbkh/msmarco-pairs.
 """
 
 from typing import NamedTuple
@@ -120,9 +121,13 @@ def _smoke(config, scale):
 
 def examine():
     """Returns the twelve tasks of the paper by category, fine-tuned as there."""
+    keys = {'IR': dict(protocol='paper', pairs='sets/msmarco_pairs')}
     return {
         name: dict(
-            tasks=tuple(dict(name=task, path=f'sets/{task}') for task in tasks),
+            tasks=tuple(
+                dict(name=task, path=f'sets/{task}', **keys.get(name, {}))
+                for task in tasks
+            ),
             finetuning=dict(rows='paper'),
             select_by='paper',
         )

@@ -5,6 +5,7 @@ from examined import jsonl
 
 from jepa_text.evaluation import tasks
 from jepa_text.evaluation.sets import retrieval
+from jepa_text.settings.config_file import shared
 
 CORPUS = {f'd{n}': (f'Title {n}', f'document number {n}') for n in range(12)}
 QUERIES = {f'q{n}': f'query number {n}' for n in range(12)}
@@ -83,6 +84,11 @@ def test_validation_queries_are_drawn_from_training_queries(tmp_path):
     assert len(task.validation_qrels) == 4 and len(task.pairs) == 76
     asked = {task.queries[name] for name in task.validation_qrels}
     assert not asked & {query for query, _ in task.pairs}
+    rows = [{'query': text, 'positive': 'b'} for text in queries.values()]
+    pairs = jsonl(tmp_path / 'pairs.jsonl', rows)
+    assert not asked & {
+        query for query, _ in build(path=str(tmp_path), pairs=pairs).pairs
+    }
 
 
 def test_training_pairs_are_read_from_a_file(tmp_path):
@@ -90,8 +96,9 @@ def test_training_pairs_are_read_from_a_file(tmp_path):
     jsonl(tmp_path / 'pairs.jsonl', [{'query': 'a', 'positive': 'b'}] * 2)
     given = dict(path=str(tmp_path), pairs=str(tmp_path / 'pairs.jsonl'))
     assert build(**given).pairs == [('a', 'b')] * 2
-    paper = build('msmarco', **given, protocol='paper')
-    assert paper.pairs[0] == ('Query: a', 'Document: b')
+    for name in ('msmarco', 'nq'):
+        paper = build(name, **given, protocol='paper')
+        assert paper.pairs[0] == ('Query: a', 'Document: b')
     jsonl(tmp_path / 'pairs.jsonl', [{'query': 'a', 'positives': 'b'}])
     with pytest.raises(ValueError, match="no field 'positive'. Did you mean 'positives'"):
         build(**given)
@@ -109,6 +116,16 @@ def test_mldr_has_queries_in_its_qrels(tmp_path):
     assert task.corpus == {'d1': 'Document: long 1', 'd2': 'Document: long 2'}
     assert task.pairs == [('Query: why 0', 'Document: long 0')]
     assert len(build('mldr', path=str(tmp_path)).corpus) == 5
+    # Rows of one query are joined.
+    rows = [
+        dict(query_id='q', query='why', positive_passages=[{'docid': one}] if one else [])
+        for one in ('d1', 'd2', '')
+    ]
+    jsonl(tmp_path / 'test.jsonl', rows)
+    assert build('mldr', path=str(tmp_path)).qrels == {'q': {'d1': 1, 'd2': 1}}
+    jsonl(tmp_path / 'test.jsonl', rows[2:])
+    with pytest.raises(ValueError, match='test: no query has a relevant document'):
+        build('mldr', path=str(tmp_path))
 
 
 def test_qrels_of_unknown_documents_and_queries_raise(tmp_path):
@@ -206,3 +223,26 @@ def test_query_pairs_make_a_retrieval_task(tmp_path):
     learned = {document for _, document in task.pairs}
     assert not learned & {task.corpus[d] for found in task.qrels.values() for d in found}
     assert retrieval.shared_texts(task) == 0
+
+
+def test_the_tasks_of_the_paper_can_be_built(tmp_path, monkeypatch):
+    """As configs/scales.py lists them; NQ has no training pairs of its own."""
+    monkeypatch.chdir(tmp_path)
+    texts = ('sentence', 'premise', 'hypothesis', 'context')
+    texts += ('question', 'question1', 'question2')
+    row = dict(tokens=['a'], tags=['O'], answers='whales')
+    rows = [
+        row | dict.fromkeys(texts, f'{n} whales') | {'label': n % 2} for n in range(9)
+    ]
+    jsonl(tmp_path / 'sets/msmarco_pairs/train.jsonl', [dict(query='a', positive='b')])
+    sections = [x for one in shared('scales').examine().values() for x in one['tasks']]
+    for section in sections:
+        if 'pairs' in section:
+            beir(tmp_path / section['path'], qrels={'test': QRELS['test']})
+        else:
+            end = '_matched' if section['name'] == 'mnli' else ''
+            for split in ('train', f'validation{end}'):
+                jsonl(tmp_path / section['path'] / f'{split}.jsonl', rows)
+    made = [tasks.build(section) for section in sections]
+    assert len(made) == 12 and {len(one.corpus) for one in made[9:]} == {2}
+    assert all(one.pairs == [('Query: a', 'Document: b')] for one in made[9:])

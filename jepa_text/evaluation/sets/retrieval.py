@@ -176,10 +176,11 @@ def read_queries(files, template, where):
 
     Raises ValueError for qrels of unknown queries, or without any relevant document.
     """
-    if not files.queries:
-        return _read_passages(files.qrels, template)
-    queries = read_texts(files.queries, template)
-    qrels = {split: read_qrels(some) for split, some in files.qrels.items()}
+    if files.queries:
+        queries = read_texts(files.queries, template)
+        qrels = {split: read_qrels(some) for split, some in files.qrels.items()}
+    else:
+        queries, qrels = _read_passages(files.qrels, template)
     for split, judged in qrels.items():
         check_known(judged, queries, 'queries', f'{where}, {split}')
         if split != 'train':
@@ -202,7 +203,7 @@ def _read_passages(files, template):
                 )
             passages = _value(row, ('positive_passages',), where)
             ids = (str(_value(passage, IDS[::-1], where)) for passage in passages)
-            qrels[split][key] = dict.fromkeys(ids, 1)
+            qrels[split].setdefault(key, {}).update(dict.fromkeys(ids, 1))
     return queries, qrels
 
 
@@ -223,7 +224,8 @@ def _check_relevant(qrels, where):
     if len(bare) == len(qrels):
         raise ValueError(
             f'{where}: no query has a relevant document, as no score is 1 or more. Check '
-            'that the file has rows below its header, and its score column.'
+            'that the file has rows below its header, and its score column or '
+            'positive_passages.'
         )
     if bare:
         warnings.warn(

@@ -12,6 +12,7 @@ pairs='hub:hgissbkh/msmarco-pairs'.
 """
 
 import itertools
+import re
 import warnings
 from typing import NamedTuple
 
@@ -47,7 +48,8 @@ def make(
                 and queries
     qrels       folder of the qrels, or its name on the hub (default: path/qrels)
     pairs       file or name on the hub with the fields query and positive, to train on
-                (default: the relevant pairs of qrels/train)
+                (default: the relevant pairs of qrels/train), without those whose query
+                is a validation query
     document    template that makes a text of a document's fields (default: '{title}
                 {text}', or as `protocol` says)
     query       the same for queries (default: '{text}', or as `protocol` says)
@@ -72,6 +74,10 @@ def make(
     retrieval.check_known(wanted, texts, 'documents', where)
     if pairs:
         train_pairs, commit = _read_pairs(pairs, document, query, where)
+        known = {tasks.normalize_spaces(asked[name]) for name in validation}
+        train_pairs = [
+            x for x in train_pairs if tasks.normalize_spaces(x[0]) not in known
+        ]
     else:
         train_pairs, commit = _relevant_pairs(train, asked, texts, where), ''
     if is_paper:
@@ -126,6 +132,7 @@ def _read_pairs(path, document, query, where):
     splits = tables.splits(path)
     where = f'{where}, pairs of {path}'
     texts, positives = tables.columns(splits.train, ('query', 'positive'), where)
+    document = re.sub(r'\{title\}[^\w{]*', '', document)  # a positive has no title
 
     def fill(template, text, number):
         return retrieval.fill_template(template, {'text': text}, f'{path}, row {number}')
