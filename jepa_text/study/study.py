@@ -7,7 +7,7 @@ workdir/
   <run>/seed_<n>/   one per seed
   evaluated/        the measured results of each member, saved as soon as they exist
   examined/         fine-tuning of the members, if configured (finetuned.py)
-  results.json      all numbers of the report
+  results.json      what was measured; the scores of exams are in examined/
   report.html       the report; appendix.md has the same content (report.py)
   logs/             the output of tasks in processes of their own (engine.py)
 """
