@@ -118,6 +118,7 @@ def at(start, text='Oslo'):
         ('answers', {'text': ['Oslo'], 'start': [28]}, 'fields text, start, but needs'),
         ('answers', [{'text': 'Oslo', 'start': 28}], "start, but needs 'text' an"),
         ('answers', [3], 'not contain the answer 3'),
+        ('answers', 0, 'not contain the answer 0'),
         ('contexts', 'c', "no field 'context'. Did you mean 'contexts'"),
         ('answers', [''], None),
         ('answers', {'text': [], 'answer_start': None}, None),

@@ -273,7 +273,7 @@ UNNAMED = [{'sentence': 'a', 'label': 1}] * 5
         ('labeled', 'a.parquet', 'not parquet', 'not a Parquet file'),
         ('labeled', 'a.jsonl', [dict(text=' ', label=1)] * 9, 'has 0 examples of 9 with'),
         ('labeled', '', None, "no file whose name begins with 'train'"),
-        ('own', 'a.jsonl', [dict(text='a', score='high')] * 9, "1: 'high' is not a num"),
+        ('own', 'a.jsonl', [dict(text='a', score='high')] * 9, "'high' .*kind='labels'"),
         ('own', 'a.jsonl', [dict(text='a', score=NAN)] * 9, '1: nan is not .* be finite'),
         ('labeled', 'a.jsonl', labels(None), 'row 1: the label is None. Give one class'),
         ('labeled', 'a.jsonl', labels(' '), "row 1: the label is ' '"),
@@ -314,7 +314,8 @@ def test_a_local_folder_is_a_task_by_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     jsonl(tmp_path / 'train.jsonl', [dict(text=t, label='a') for t in TEXTS])
     at = f'{tmp_path}/me@home.jsonl'
-    for name in (str(tmp_path), f'{tmp_path}/none', 'hub:a/b', 'hub:a/b@main', at):
+    named = ('hub:a/b', 'hub:a/b@main', 'hub:a@b', 'tfds:a')
+    for name in (str(tmp_path), f'{tmp_path}/none', *named, at):
         assert tasks.section_of(name) == {'name': 'own', 'path': name}
     (tmp_path / 'mine').mkdir()
     (tmp_path / 'sst2').mkdir()
@@ -330,6 +331,8 @@ def test_unknown_tasks_and_sets_raise():
         (dict(name='sst', path='x'), "tasks has no 'sst'. Did you mean 'sst2'"),
         (dict(name='glue', task='sst3', path='x'), "task='sst3'. Did you mean 'sst2'"),
         (dict(name='sentences', made='word_ordr'), "Did you mean 'word_order'"),
+        (dict(name='sentences', made='word_order', max_texts=0), 'max_texts=0 must be'),
+        (dict(name='labeled', path='x', seed=-1), 'labeled: seed=-1 must be an integer'),
     ):
         with pytest.raises(ValueError, match=words):
             build(**section)

@@ -25,7 +25,7 @@ def scores(values, where):
             raise ValueError(
                 f'{where}, row {number}: {value!r} is not a number. Scores must be '
                 'finite numbers, with a point before decimals; for classes use the task '
-                '`labeled`.'
+                "`labeled` with kind='labels'."
             )
         numbers.append(score)
     return np.array(numbers)

@@ -10,10 +10,10 @@ import dataclasses
 import itertools
 from pathlib import Path
 
-from jepa_text.data.sets import tables
+from jepa_text.data.sets import hub, prepared, tables
 from jepa_text.evaluation.sets import retrieval, task
 from jepa_text.evaluation.tasks import glue, ranking, spans, tags
-from jepa_text.settings import resolve
+from jepa_text.settings import ranges, resolve
 
 FOLDER = 'evaluation/tasks'
 # Tasks whose `make` is told that there is no training, so that it splits nothing.
@@ -36,9 +36,10 @@ def section_of(text):
     """
     name, _, path = text.partition('@')
     # In a path or a name on the hub, an @ is part of it.
+    is_path = '/' in name or name.startswith((hub.PREFIX, prepared.TFDS))
     is_there = name not in _names() and Path(name).exists()
     is_table = name.lower().endswith(tables.READ) or is_there
-    if '/' in name or (not path and is_table):
+    if is_path or (not path and is_table):
         return {'name': 'own', 'path': text}
     if name == 'sentences':
         return {'name': name, 'made': path}
@@ -61,6 +62,8 @@ def build(section, zero_shot=False):
         section = {**section, 'name': file, 'task': name}
     elif isinstance(name, str) and '.' not in name and name not in resolve.names(FOLDER):
         raise ValueError(f'{FOLDER} has no {name!r}.{resolve.nearest(name, _names())}')
+    if 'seed' in section:
+        ranges.number(f'{name}: seed', section['seed'], whole=True, minimum=0)
     if zero_shot and section['name'] in ZERO_SHOT:
         section = {**section, 'zero_shot': True}
     built = resolve.build(FOLDER, section)

@@ -8,7 +8,7 @@ from jepa_text.data.sources import bundled
 from jepa_text.evaluation.sets import sentences as sentence_sets
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.evaluation.sets.paragraphs import paragraphs
-from jepa_text.settings import resolve
+from jepa_text.settings import ranges, resolve
 
 SETS = {
     'bigram_shift': sentence_sets.bigram_shift,
@@ -26,6 +26,7 @@ def make(made, max_texts=6000, seed=0):
     testing: at most `max_texts` in all, evenly spaced.
     """
     resolve.check_choice('sentences: made', made, SETS)
+    ranges.number('sentences: max_texts', max_texts, minimum=1)
     sides = []
     for split, share in zip(bundled.SPLITS, (1 - TEST_SHARE, TEST_SHARE)):
         texts = [text for text, _ in paragraphs(bundled.make(split), 12, 24)]

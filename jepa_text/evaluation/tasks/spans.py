@@ -148,7 +148,7 @@ def _answers(value, where):
         if isinstance(answer, dict)
         else (None, answer)
         for answer in answers
-        if answer
+        if answer is not None and answer != ''
     ]
 
 
