@@ -11,7 +11,6 @@ import os
 import jax
 import numpy as np
 
-from jepa_text.evaluation import retrieving
 from jepa_text.evaluation.members import grid
 from jepa_text.models import network
 from jepa_text.parallel import hardware
@@ -38,9 +37,10 @@ def flops(model, task, settings, steps):
     """Returns about how many FLOPs a member takes; `model` may be without weights."""
     reader = prediction.reader(model, settings.max_length or None)
     if task.kind == 'retrieval':
-        corpus = retrieving.texts(task)
-        answered = len(corpus) * _tokens(corpus, reader)
-        trained = 2 * _tokens(list(itertools.chain(*task.pairs)) or corpus, reader)
+        asked = task.qrels | (task.validation_qrels or {})
+        ranked = [*task.corpus.values(), *(task.queries[name] for name in asked)]
+        answered = len(ranked) * _tokens(ranked, reader)
+        trained = 2 * _tokens(list(itertools.chain(*task.pairs)) or ranked, reader)
     else:
         parts = filter(None, (task.validation, task.test))
         answered = sum(len(part) * _of_example(part, reader) for part in parts)
