@@ -137,8 +137,11 @@ def test_the_sentence_with_most_shared_words_answers_a_question():
 
 def test_tasks_without_controls_or_words():
     assert baselines.names(task('texts', (['a'], None, None))) == ()
+    made = task('labels', (['...', '—'], None, np.array(['a', 'b'])))
+    with pytest.warns(UserWarning, match='no text contains a word, .* no control TF-IDF'):
+        assert {*predictions(made)} == {controls.LARGEST}
     with pytest.raises(ValueError, match='no text contains a word'):
-        predictions(task('labels', (['...', '—'], None, np.array(['a', 'b']))))
+        word_features.tf_idf(made, 1)
 
 
 def test_words_of_one_text_are_kept_and_bigrams_of_one_text_are_not():

@@ -20,6 +20,7 @@ import dataclasses
 import functools
 import re
 import time
+import warnings
 from collections import Counter, defaultdict
 from typing import NamedTuple
 
@@ -54,9 +55,19 @@ class Predictions(NamedTuple):
 
 def names(task, first=True):
     """Returns the names of a model's controls on a task. BAG alone needs a model; the
-    others belong to the `first` of an evaluation."""
+    others belong to the `first` of an evaluation. Those of words are left out, with a
+    warning, if no text that they would be fitted on has a word."""
     known = _CONTROLS.get(task.kind, ())
-    return tuple(name for name in known if first or name == controls.BAG)
+    chosen = [name for name in known if first or name == controls.BAG]
+    lexical = [name for name in chosen if name in word_ranking.CONTROLS]
+    if lexical and not any(map(words.words, word_features.fitted(task))):
+        warnings.warn(
+            f'{task.name}: no text contains a word, so there is no control '
+            f'{" or ".join(lexical)}.',
+            stacklevel=2,
+        )
+        chosen = [name for name in chosen if name not in lexical]
+    return tuple(chosen)
 
 
 def predict(task, control, model=None):

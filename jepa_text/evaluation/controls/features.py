@@ -13,8 +13,14 @@ from jepa_text.measures import probes
 def tf_idf(task, grams):
     """Returns [(first, second or None)] for train, validation and test: sparse TF-IDF. Of
     a zero-shot task, for the test texts only, over their terms."""
-    known = (task.train if len(task.train) else task.test).texts()
-    return _encode_parts(task, vectorizer(known, grams, task.name).transform)
+    return _encode_parts(task, vectorizer(fitted(task), grams, task.name).transform)
+
+
+def fitted(task):
+    """Returns the texts that TF-IDF is fitted on; of a Retrieval, its corpus."""
+    if task.kind == 'retrieval':
+        return list(task.corpus.values())
+    return (task.train if len(task.train) else task.test).texts()
 
 
 def vectorizer(known, grams=1, where='TF-IDF', max_words=None):
