@@ -9,11 +9,9 @@ import shutil
 from pathlib import Path
 
 import children
-import draws
 import examined
 import fsspec
 import huggingface_hub as hub
-import jax
 import numpy as np
 import pytest
 
@@ -150,20 +148,6 @@ def test_members_of_other_settings_are_left_out_and_counted(place, done, capsys)
     assert 'have other settings and are left out' in printed
     again = evaluate.evaluate(config(place), place / 'out')
     assert told(again['lines']) == told(done['lines'])
-
-
-@pytest.mark.parametrize('width', draws.in_stages(4, 2))
-def test_the_width_moves_no_metric_by_more_than_two_examples(
-    place, done, width, monkeypatch
-):
-    monkeypatch.setattr(jax, 'device_count', lambda: width)  # a group fills them
-    found = evaluate.evaluate(config(place, width=width), place / f'width-{width}')
-    pairs = zip(done['lines'][:4], found['lines'])
-    for one, other in pairs:
-        assert one['item'] == other['item']
-        assert other['width'] == width and other['how'] == 'vmap'
-        values = [line['test']['standard']['accuracy'] for line in (one, other)]
-        assert abs(np.subtract(*values)) * one['examples'][2] <= 2
 
 
 @pytest.mark.slow

@@ -128,6 +128,7 @@ def test_each_member_is_given_when_it_is_done_and_not_trained_again(monkeypatch)
     assert trained == [0]
     found = list(exam.run(group, {('common', 1e-3, 1), ('common', 1e-4, 2)}))
     assert trained == [0, 0, 2, 3] and len(found) == 3
+    assert found[0][0] == dict(width=3, how='vmap', item='common')
 
 
 def test_a_model_that_changes_meanwhile_is_refused(monkeypatch):
