@@ -1,7 +1,7 @@
 """Opens a tokenizer by its name in a config.
 
 bundled                               the tokenizer of this package
-tokenizer.json, or a folder with one  used unchanged
+tokenizer.json, or a folder with one  used with its own special tokens
 hf:NAME[@REVISION]                    of a model on the Hub, or of a folder
 x.model                               SentencePiece (data/tokenizers/formats.py)
 init_from                             of the model that the run starts from

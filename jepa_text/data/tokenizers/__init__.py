@@ -4,7 +4,7 @@
                         -> int32 ids, specials not added: packing adds <bos> and <eos>
 
 Text is never parsed as special tokens, even if it contains `<mask>`: the content of a
-document cannot mask or end anything.
+document cannot mask or end anything. Where a model would parse it so, the name is cut.
 """
 
 import contextlib
@@ -281,6 +281,8 @@ def _parsed(text, optional):
     _check(backend, vocabulary, content, ids)
     special_ids = {i for i, token in added if token.special} | {*ids.values()}
     special_ids -= {None}
+    if guarded := _guarded(backend, content, sorted(special_ids)):
+        return _parsed(json.dumps(guarded, ensure_ascii=False), optional)
     canonical = json.dumps(content, sort_keys=True, ensure_ascii=True)
     return Tokenizer(
         backend=backend,
@@ -340,6 +342,37 @@ def _plain_roles(content, ids):
     added = content.get('added_tokens', [])
     made = [t | {'special': t['special'] or t['id'] in ids.values()} for t in added]
     return None if made == added else content | {'added_tokens': made}
+
+
+def _guarded(backend, content, special_ids):
+    """Returns the content with a cut after the first character of each special name that
+    text is encoded to, so that no text is; None if there is no such name, or the cut is
+    there.
+
+    The literal name of the unknown token remains that token.
+    """
+    model = content['model']
+    names = [backend.id_to_token(i) for i in special_ids if i != model.get('unk_id')]
+    if model.get('byte_fallback'):
+        names += [f'<0x{byte:02X}>' for byte in range(256)]
+    # A pre-tokenizer may treat the beginning, spaces and other text differently.
+    texts = [f'{name} a{name} {name}' for name in names]
+    encoded = backend.encode_batch_fast(texts, add_special_tokens=False)
+    pattern = '|'.join(
+        f'{re.escape(name[0])}(?={re.escape(name[1:])})'
+        for name, found in zip(names, encoded)
+        if backend.token_to_id(name) in found.ids
+        and name != model.get('unk_token')
+        and name[1:]
+    )
+    cut = {'type': 'Split', 'pattern': {'Regex': pattern}, 'invert': False}
+    cut['behavior'] = 'MergedWithPrevious'
+    before = content.get('pre_tokenizer')
+    if not pattern or before and before.get('pretokenizers', [])[-1:] == [cut]:
+        return None
+    # Last, as Metaspace may put a space before each part.
+    parts = [*([before] if before else ()), cut]
+    return content | {'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': parts}}
 
 
 def _find(role, vocabulary, optional):

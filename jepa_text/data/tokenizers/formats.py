@@ -5,7 +5,8 @@ x.model                                 SentencePiece
 
 The converter is that of transformers. As the format has options that a tokenizer.json
 lacks, each conversion is compared with the library of its format: on texts in more than
-ten languages, and on the entries of its own vocabulary.
+ten languages, and on the entries of its own vocabulary. Literal names of special tokens,
+which are cut (tokenizers._guarded), are not compared.
 """
 
 import json
@@ -28,7 +29,7 @@ PROBES = (
     'ภาษาไทยที่นี่',
     '城市在海边。東京タワーへ行きました！',
     '한국어는 한국에서 쓰인다',
-    '😀 👩\u200d👦 ﬁ ① Å\u00a0½ <s></s> <mask> <|endoftext|>',
+    '😀 👩\u200d👦 ﬁ ① Å\u00a0½ <i>x</i>',
 )
 
 
@@ -79,13 +80,10 @@ def _sentencepiece(path):
     backend.add_special_tokens(
         [piece.piece for piece in proto.pieces if piece.type in (UNKNOWN, CONTROL)]
     )
-    content, lines = roles.guarded(json.loads(backend.to_str()))
+    content = json.loads(backend.to_str())
     others = [p.piece for p in proto.pieces if p.type not in (UNKNOWN, CONTROL)]
     _compare(content, theirs.encode, others, path)
-    return content, [
-        f'read from {path}: SentencePiece, {kind}, {len(names):,} pieces',
-        *lines,
-    ]
+    return content, [f'read from {path}: SentencePiece, {kind}, {len(names):,} pieces']
 
 
 def _compare(content, encode, own, where):

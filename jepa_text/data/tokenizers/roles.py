@@ -1,4 +1,4 @@
-"""Adds missing special tokens to tokenizers, and prevents text from encoding to them.
+"""Adds missing special tokens to tokenizers.
 
 A role without a token gets, in this order,
 
@@ -25,8 +25,6 @@ RESERVED = re.compile(
     re.IGNORECASE,
 )
 ROLES = ('pad', 'bos', 'eos', 'mask')
-# The score of pieces that no text should be encoded to.
-NEVER = -1000.0
 
 
 def completed(content, where):
@@ -37,13 +35,10 @@ def completed(content, where):
     tokenizers.parse does.
     """
     tokenizer = tokenizers.parse(content, where, ROLES)
-    content = {'added_tokens': [], **json.loads(tokenizer.content)}
+    # Not the tokenizer's own content, which is guarded by names that are replaced here.
+    content = {'added_tokens': [], **copy.deepcopy(content)}
     content, lines = _with_unused_pad(content, tokenizer)
-    content, names = _lowered(content)
-    lines += _guard_lines(names)
-    # A copy, as the cuts that are written must have the names after renaming.
-    whole = _with_cuts(copy.deepcopy(content), names)
-    whole = tokenizers.parse(whole, where, ROLES)
+    whole = tokenizers.parse(content, where, ROLES)
     missing = [role for role in ROLES if _is_missing(whole, role)]
     free = _reserved(whole)
     for role in missing:
@@ -53,14 +48,13 @@ def completed(content, where):
             old, i = free.pop(0)
             content = renamed(content, old, name)
             content = _made_special(content, i, name)
-            names = [*(one for one in names if one != old), name]
             lines.append(f'{role}: {name} is the reserved token {old}, id {i}')
         else:
             content, i = with_new(content, name)
             lines.append(f'{role}: {name} is new, id {i}, after all others')
     if not missing:
         lines.append('nothing added: pad, bos, eos and mask are present')
-    return _with_cuts(content, names), lines
+    return content, lines
 
 
 def with_new(content, name):
@@ -128,70 +122,3 @@ def _made_special(content, i, name):
     entries = [*others, declared.special(i, name)]
     content['added_tokens'] = sorted(entries, key=lambda t: t['id'])
     return content
-
-
-def guarded(content):
-    """Returns (the content of a tokenizer.json changed so that no text is encoded to
-    special tokens, lines that say so)."""
-    content, names = _lowered(content)
-    return _with_cuts(content, names), _guard_lines(names)
-
-
-def _guard_lines(names):
-    shown = ', '.join(names[:3]) + ', ...' * (len(names) > 3)
-    return [f'text that contains {shown} stays text'] if names else []
-
-
-def _lowered(content):
-    """Makes the special tokens of a Unigram model its least likely pieces; returns
-    (content, names of those that were likelier).
-
-    Unigram searches for the likeliest pieces among all entries including special tokens,
-    so that </s> in a text would be encoded as the end.
-    """
-    model = content['model']
-    if tokenizers.model_type(content) != 'Unigram':
-        return content, []
-    special_names = {t['content'] for t in content['added_tokens'] if t['special']}
-    if model.get('byte_fallback'):
-        special_names |= {f'<0x{byte:02X}>' for byte in range(256)}
-    names = [n for n, score in model['vocab'] if n in special_names and score > NEVER]
-    model['vocab'] = [
-        [name, NEVER if name in special_names else score]
-        for name, score in model['vocab']
-    ]
-    return content, names
-
-
-def _with_cuts(content, names):
-    """Makes a Unigram model split text inside a special name if the vocabulary lacks a
-    character of the name, as the name would be likelier than unknown pieces."""
-    if tokenizers.model_type(content) != 'Unigram':
-        return content
-    pieces = {name for name, _ in content['model']['vocab']}
-    pattern = '|'.join(filter(None, (_cut(name, pieces) for name in names)))
-    if pattern:
-        cut = {
-            'type': 'Split',
-            'pattern': {'Regex': pattern},
-            'behavior': 'MergedWithPrevious',
-            'invert': False,
-        }
-        before = [content['pre_tokenizer']] if content.get('pre_tokenizer') else []
-        # Last, as Metaspace may put a space before each part.
-        content['pre_tokenizer'] = {'type': 'Sequence', 'pretokenizers': [*before, cut]}
-    return content
-
-
-def _cut(name, pieces):
-    """Returns a pattern for where to split text that contains the name, '' if it need not
-    be split.
-
-    No piece extends across the boundary of a character that is not a piece.
-    """
-    known = [character in pieces for character in name]
-    if all(known) or len(name) < 2:
-        return ''
-    ends = [i for i in range(1, len(name)) if known[i - 1] != known[i]] or [1]
-    before, after = re.escape(name[: ends[0]]), re.escape(name[ends[0] :])
-    return f'{before}(?={after})'

@@ -93,6 +93,9 @@ def test_ids_match_sentencepiece(kind, rules, fallback, prefix, strips, tmp_path
         # The library normalizes \r\n, one grapheme, by one rule, SentencePiece by two.
         text = text.replace('\r\n', '\n')
         ids, right = ours.encode(text).tolist(), theirs.encode(text)
+        if kind == 'unigram' and any(name in text for name in ('</s>', '<0x41>')):
+            assert not {1, 2, 3, theirs.piece_to_id('<0x41>')} & {*ids} - {0}
+            continue  # These are cut.
         if kind == 'bpe' or sorted(ids) != sorted(right):
             assert ids == right, text
         # Else the order is a tie, as in '0 00' and '00 0', which rounding decides.

@@ -4,7 +4,6 @@ import copy
 import functools
 import json
 
-import numpy as np
 import pytest
 import tokenizers as library
 from hypothesis import given, settings
@@ -73,7 +72,17 @@ def gemma():
     return backend
 
 
-FAMILIES = {f.__name__: f for f in (gpt2, llama3, bert, t5, gemma)}
+def whitespace():
+    """Words of which the names of special tokens are some."""
+    names = [*training.ROLES, '<unk>', *CHARACTERS, 'ab']
+    model = models.WordLevel({n: i for i, n in enumerate(names)}, unk_token='<unk>')
+    backend = library.Tokenizer(model)
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    backend.add_special_tokens(names[:5])
+    return backend
+
+
+FAMILIES = {f.__name__: f for f in (gpt2, llama3, bert, t5, gemma, whitespace)}
 FAMILIES['t5_without_brackets'] = functools.partial(t5, '')
 SPELT = ['<mask>', '<pad>', '<bos>', '</s>', '[unused1]', '<extra_id_0>', '<unused0>']
 SPELT += ['<|endoftext|>', '<|reserved_special_token_1|>', '[CLS]', '<unk>', ' ', 'ab']
@@ -92,14 +101,16 @@ def before_and_after(family):
 @settings(max_examples=80, deadline=None)
 @given(text=TEXT)
 def test_ids_of_texts_are_unchanged(family, text):
-    before, after, _ = before_and_after(family)
-    ids, now = before.encode(text), after.encode(text)
-    is_unigram = family.startswith('t5')
-    if is_unigram and np.isin(ids, [0, 1, *before.special_ids]).any():
-        # It contains the name of a special token and was encoded to it.
-        assert not np.isin(now, np.setdiff1d(after.special_ids, [2])).any()
-    else:
-        np.testing.assert_array_equal(ids, now)
+    _, after, _ = before_and_after(family)
+    plain = FAMILIES[family]()
+    plain.encode_special_tokens = True
+    ids = plain.encode(text, add_special_tokens=False).ids
+    now = after.encode(text).tolist()
+    special = {*after.special_ids} - {plain.token_to_id(n) for n in ('<unk>', '[UNK]')}
+    assert not special & {*now}
+    # Of a word with a name, each part becomes a token.
+    if not (special & {*ids} or family == 'whitespace' and '<' in text):
+        assert ids == now
 
 
 @pytest.mark.parametrize('family', FAMILIES)
@@ -140,7 +151,6 @@ def test_every_role_has_a_token_that_no_text_encodes_to(family):
         (
             't5',
             [
-                'text that contains <pad>, </s>, <unk>, ... stays text',
                 'bos: <bos> is the reserved token <extra_id_0>',
                 'mask: <mask> is the reserved token <extra_id_1>',
             ],
@@ -172,15 +182,6 @@ def test_an_entry_pad_is_used_if_another_is_declared(family, eos, pad, is_specia
     found = tokenizers.parse(content, 'here')
     assert (found.pad_id, lines[0]) == (pad, f'pad: <pad> is in the vocabulary, id {pad}')
     assert pad not in found.encode('a <pad> b')
-
-
-def test_names_in_text_stay_text_in_a_file_without_the_type_of_its_model():
-    """As the library wrote before version 0.9."""
-    content = json.loads(t5().to_str())
-    del content['model']['type']
-    content, lines = roles.completed(content, 'untyped')
-    ids = tokenizers.parse(content, 'untyped').encode('a </s> <pad>')
-    assert 'stays text' in lines[0] and not {0, 1} & {*ids.tolist()}
 
 
 def test_complete_tokenizers_are_unchanged():
