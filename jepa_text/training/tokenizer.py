@@ -10,7 +10,7 @@ import dataclasses
 import json
 
 from jepa_text.data import sources, tokenizers, units
-from jepa_text.data.corpora import invalid_text, sampling
+from jepa_text.data.corpora import invalid_text, reading, sampling
 from jepa_text.data.tokenizers import measures, roles, training
 from jepa_text.files import atomic, checksums
 from jepa_text.hf import named_tokenizer
@@ -29,7 +29,10 @@ class Training:
     """The section `train`."""
 
     vocab_size: int = field(
-        32768, 'number of entries, including special tokens', minimum=1
+        32768,
+        'number of entries, including special tokens',
+        minimum=training.SMALLEST,
+        maximum=tokenizers.MAX_ID,
     )
 
 
@@ -176,13 +179,22 @@ def _measured_on(parsed, trained_on):
 
 def _sample(parsed, split, size):
     """Returns (the sampling.Sample of a split, lines on skipped documents)."""
-    documents = sources.build(parsed.source, split)
+    documents, is_wanted = sources.build(parsed.source, split), None
+    if every := getattr(documents, 'heldout_every', None):
+        # What is read to find the documents of a split counts, too.
+        documents = dataclasses.replace(documents, split=None)
+
+        def is_wanted(text):
+            return reading.split_of(text, every) == split
+
     tally = units.Tally()
     checked = invalid_text.with_bad(documents, parsed.source['name'])
     good = invalid_text.valid(checked, tally.drop_bad)
     texts = (document['text'] for document in good)
-    sample = sampling.draw(texts, size, parsed.sample.read_bytes)
-    return sample, rows_page.left_out(tally.as_dict())
+    sample = sampling.draw(texts, size, parsed.sample.read_bytes, is_wanted)
+    # Invalid documents belong to the first split.
+    skipped = tally.as_dict() if split == reading.SPLITS[0] else {}
+    return sample, rows_page.left_out(skipped)
 
 
 def _check_sample(sample, parsed, left_out):

@@ -10,6 +10,7 @@ import pytest
 
 from jepa_text import main
 from jepa_text.data import tokenizers
+from jepa_text.data.corpora import corpus
 from jepa_text.data.tokenizers import training
 from jepa_text.parallel import exits
 from jepa_text.settings import config_file
@@ -101,9 +102,19 @@ def test_the_same_command_again_prints_the_same(texts, tmp_path, capsys):
     assert 'report.json is damaged' in capsys.readouterr().err
 
 
-def test_the_report_mentions_sampling(texts, tmp_path, capsys):
+def test_the_report_mentions_sampling(texts, tmp_path, capsys, monkeypatch):
+    read, documents = [], corpus.Corpus.documents
+
+    def counted(*given):
+        for document in documents(*given):
+            read.append(document['text'])
+            yield document
+
+    monkeypatch.setattr(corpus.Corpus, 'documents', counted)
     sizes = ['--config.sample.bytes=2000', '--config.sample.read_bytes=4000']
     assert tokenize(tmp_path / 'out', f'vocab_size=400,text={texts}', *sizes) == 0
+    # Of 130,000 bytes, for both splits.
+    assert len(''.join(read)) < 9000
     printed = capsys.readouterr().out
     found = report(tmp_path / 'out')['trained_on']
     assert found['bytes'] <= 2000 and not found['is_all'] and found['share'] < 1
@@ -229,10 +240,10 @@ def test_errors_are_reported_and_leave_no_files(texts, tmp_path, capsys):
         ([f'vocab_size=400,text={tmp_path}/none'], str(tmp_path / 'none')),
         (
             [f'vocab_size=100,text={texts}'],
-            'vocab_size 100 is too small: 256 bytes and 8 special',
+            'train.vocab_size=100 must be an integer at least 264 and at most 4000000',
         ),
         ([f'text={texts}', '--config.train.kind=wordpiece'], "no key 'kind'"),
-        ([f'text={texts}', '--config.train.vocab_size=0'], 'train.vocab_size=0'),
+        ([f'text={texts}', '--config.train.vocab_size=4_000_000_001'], 'at most 4000000'),
         ([f'text={texts}', f'--config.tokenizer={cut}'], 'it is not JSON in UTF-8'),
         ([f'text={texts}', '--config.tokenizer=none.json'], 'No tokenizer at none.json'),
         ([f'text={texts}', '--config.tokenizer=https://a/b'], 'is an address'),

@@ -82,7 +82,8 @@ def cut_groups(file, size):
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """Documents of one split of some files, read again on each iteration.
+    """Documents of one split of some files, of all splits if it is None, read again on
+    each iteration.
 
     listed              the files
     read(piece)         yields all documents of a piece: dicts with `text` and other
@@ -108,10 +109,10 @@ class Corpus:
         are yielded with the first split."""
         for file in self.listed.files:
             for document in self.documents(piece_of(file)):
-                if isinstance(document, invalid_text.Bad):
-                    if self.split == reading.SPLITS[0]:
-                        yield document
-                elif reading.split_of(document['text'], self.heldout_every) == self.split:
+                own = reading.SPLITS[0]
+                if not isinstance(document, invalid_text.Bad):
+                    own = reading.split_of(document['text'], self.heldout_every)
+                if self.split in (None, own):
                     yield document
 
     def __iter__(self):

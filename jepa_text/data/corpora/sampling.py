@@ -36,10 +36,11 @@ class Sample:
         return {key: value for key, value in vars(self).items() if key != 'texts'}
 
 
-def draw(texts, size, limit=0):
+def draw(texts, size, limit=0, is_wanted=None):
     """Returns a Sample of at most `size` bytes of some texts.
 
-    Skips blank texts, and stops reading after `limit` bytes unless it is 0.
+    Skips blank texts and those that are not `is_wanted(text)`, if given. Stops reading
+    after `limit` bytes, also of these, unless it is 0.
     """
     # [(-hash, UTF-8), ...]: the largest hash is the first to be dropped.
     kept, below, used, read, is_all = [], 2**64, 0, 0, True
@@ -51,6 +52,8 @@ def draw(texts, size, limit=0):
             break
         data = text.encode('utf-8')
         read += len(data)
+        if is_wanted and not is_wanted(text):
+            continue
         # The last bytes of the hash, as the first ones decide what is held out.
         number = int.from_bytes(hashlib.sha256(data).digest()[-8:], 'little')
         if number >= below:

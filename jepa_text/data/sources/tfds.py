@@ -66,7 +66,8 @@ def _builder(path):
 
 @dataclasses.dataclass(frozen=True)
 class Documents:
-    """The documents of a split, read again on each iteration."""
+    """The documents of a split, of all splits if it is None, read again on each
+    iteration."""
 
     builder: Any
     field: str
@@ -90,7 +91,8 @@ class Documents:
                     row = {self.field: value}
                     document = invalid_text.document(row, self.field, where)
                     document = invalid_text.check(document, lambda w=where: w)
-                    if reading.split_of(value, self.heldout_every) == self.split:
+                    own = reading.split_of(value, self.heldout_every)
+                    if self.split in (None, own):
                         yield document
             except RuntimeError as error:  # the sign of damage
                 raise ValueError(

@@ -20,6 +20,7 @@ from jepa_text.data import tokenizers
 
 ROLES = ('<pad>', '<bos>', '<eos>', '<mask>')
 SPECIAL = (*ROLES, *(f'<reserved_{number}>' for number in range(4)))  # by their ids
+SMALLEST = 256 + len(SPECIAL)  # entries
 PIECE = 65_536  # characters
 CUT = re.compile(r'(?<=\S)(?=\s)')
 
@@ -30,10 +31,10 @@ def train(texts, vocab_size):
     It has fewer entries if the texts have no more pairs that occur twice. Raises
     ValueError for a too small vocab_size, and if there is no text.
     """
-    if vocab_size < 256 + len(SPECIAL):
+    if vocab_size < SMALLEST:
         raise ValueError(
             f'vocab_size {vocab_size} is too small: 256 bytes and {len(SPECIAL)} special '
-            f'tokens need {256 + len(SPECIAL)}. Use 2048 or more.'
+            f'tokens need {SMALLEST}. Use 2048 or more.'
         )
     backend = backend_library.Tokenizer(models.BPE())
     # Digits form groups of up to three; a space belongs to the word after it.
