@@ -18,7 +18,7 @@ def section_of(path):
     >>> section_of('texts/a.csv.gz')
     {'name': 'csv', 'path': 'texts/a.csv.gz'}
     """
-    path = os.fspath(path)
+    path = os.path.expanduser(path)
     modules = {kind: importlib.import_module(f'{__name__}.{kind}') for kind in KINDS}
     endings = {kind: module.SUFFIXES for kind, module in modules.items()}
     endings['json'] = modules['jsonl'].JSON

@@ -28,6 +28,8 @@ def make(split, path, field='text', heldout_every=100):
     try:
         return corpus.of_files(path, SUFFIXES, *given, cut=cut)
     except FileNotFoundError as error:
+        if error.errno is not None:  # a broken link, not a folder without such files
+            raise
         with contextlib.suppress(FileNotFoundError):
             return corpus.of_files(path, JSON, *given, cut=cut)
         raise error

@@ -37,7 +37,7 @@ def _file(piece):
     if isinstance(document, invalid_text.Bad):
         return [document]
     text = document['text'].strip()
-    return [document | {'text': text}] if text else []
+    return [document | {'text': text}]
 
 
 def _blocks(piece):

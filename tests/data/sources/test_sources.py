@@ -92,6 +92,8 @@ def test_the_kind_of_a_folder_is_that_of_its_visible_files(tmp_path, monkeypatch
         Path('d', name).touch()
     assert sources.section_of('d')['name'] == 'jsonl'
     assert sources.section_of(f'file://{tmp_path}/d')['name'] == 'jsonl'
+    monkeypatch.setenv('HOME', str(tmp_path))
+    assert sources.section_of('~/d') == {'name': 'jsonl', 'path': f'{tmp_path}/d'}
     Path('d', 'README.txt').touch()
     message = r"kinds: d/README.txt, d/sub/b.jsonl. .* pattern, such as 'd/\*\*/\*.txt'"
     with pytest.raises(ValueError, match=message):
@@ -106,8 +108,9 @@ def test_text_between_blank_lines_or_of_whole_files(tmp_path):
     (tmp_path / 'ignored.md').write_text('six')
     found = texts(both(text.make, tmp_path))
     assert sorted(found) == sorted(['one\nline', 'two é', '3', 'four', 'five'])
+    packed(tmp_path / 'b' / 'd.txt', b' \n\n')  # counted as blank
     found = texts(both(text.make, tmp_path / 'b', documents='file'))
-    assert found == ['four\n\nfive']
+    assert sorted(found) == ['', 'four\n\nfive']
 
 
 @pytest.mark.parametrize('end', ['\n', '\r\n', '\r'])
@@ -126,6 +129,9 @@ def test_json_is_read_where_there_is_no_jsonl(tmp_path):
     assert texts(jsonl.make('train', tmp_path, heldout_every=ALL)) == ['b']
     packed(tmp_path / 'c.jsonl', b'{"text": "c"}')
     assert texts(jsonl.make('train', tmp_path, heldout_every=ALL)) == ['c']
+    (tmp_path / 'd.jsonl').symlink_to('nothing')
+    with pytest.raises(FileNotFoundError, match='d.jsonl'):
+        jsonl.make('train', tmp_path)
 
 
 def test_jsonl_keeps_other_fields(tmp_path):
