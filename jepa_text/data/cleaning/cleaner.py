@@ -84,11 +84,16 @@ def checksums_of(config):
 
 
 def _files(evaluation_set):
-    """Returns the files of a set: of one with several splits, those of validation and
-    test, otherwise all."""
+    """Returns the tables of a set: of one with several splits, all but those of
+    training."""
     by_split, _ = tables.files(evaluation_set.path)
-    tested = [name for name in by_split if name in (*tables.VALIDATION, *tables.TEST)]
-    return [file for split in tested or by_split for file in by_split[split]]
+    known = [(split, file) for split, files in by_split.items() for file in files]
+    # A text beside tables is about them.
+    known = [
+        one for one in known if one[1].name.lower().endswith(tables.SUFFIXES)
+    ] or known
+    tested = [file for split, file in known if split not in tables.TRAIN]
+    return tested or [file for _, file in known]
 
 
 def _read(evaluation_set):

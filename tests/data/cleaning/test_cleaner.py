@@ -100,9 +100,10 @@ def test_the_first_matching_set_is_named(tmp_path):
 def test_training_splits_are_not_searched_for(tmp_path):
     rows(tmp_path / 'set' / 'train.jsonl', QUESTION)
     rows(tmp_path / 'set' / 'test.jsonl', SHORT)
-    rows(tmp_path / 'set' / 'dev.jsonl', f'{SHORT} Now.')
+    rows(tmp_path / 'set' / 'validation_matched.jsonl', f'{SHORT} Now.')
+    (tmp_path / 'set' / 'README.txt').write_text('about them')
     one = made(decontaminate=[dict(path=str(tmp_path / 'set'))])
-    assert sorted(one.sets[0].files) == ['dev.jsonl', 'test.jsonl']
+    assert sorted(one.sets[0].files) == ['test.jsonl', 'validation_matched.jsonl']
     assert one.clean(SHORT)[1] and not one.clean(QUESTION)[1]
 
 
