@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-import tempfile
+import shutil
 import time
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from jepa_text.data import pipeline
 from jepa_text.data.prepare import prepare
 from jepa_text.data.rows import row_folder
 from jepa_text.data.section import Prepare
-from jepa_text.files import addresses, paths
+from jepa_text.files import addresses, checksums, copies, paths
 from jepa_text.hf import named_tokenizer
 from jepa_text.report import rows_page
 from jepa_text.settings import schema
@@ -104,9 +104,11 @@ def _sample(folder, manifest, tokenizer):
 
 def _make_remote(section, address, source, budget, is_brief):
     addresses.check_free(address)
-    with tempfile.TemporaryDirectory() as temporary:
-        manifest = make(section, f'{temporary}/rows', source, budget, is_brief)
-        addresses.upload_folder(f'{temporary}/rows', address)
+    # Named by the address, so that the same command continues after an interruption.
+    folder = copies.root() / f'prepare-{checksums.checksum(address)[:32]}'
+    manifest = make(section, f'{folder}/rows', source, budget, is_brief)
+    addresses.upload_folder(f'{folder}/rows', address)
+    shutil.rmtree(folder)
     print(f'{address}: uploaded')
     return manifest
 

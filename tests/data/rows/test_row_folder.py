@@ -83,11 +83,16 @@ def test_missing_rows_raise(store):
         pipeline.Rows('memory://shelf/none', 'train')
 
 
-def test_rows_are_prepared_at_an_address(store, local, capsys):
+def test_rows_are_prepared_at_an_address(store, tmp_path, capsys, monkeypatch):
     section = dict(source=dict(name='bundled'), tokenizer='bundled', row_length=64)
     section['splits'] = ['heldout']
+    with monkeypatch.context() as patch:
+        patch.setattr(addresses, 'upload_folder', lambda *_: (tmp_path / 'no').stat())
+        with pytest.raises(FileNotFoundError):
+            preparing.if_missing(section, 'memory://shelf/new')
     preparing.if_missing(section, 'memory://shelf/new')
-    assert 'memory://shelf/new: uploaded' in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert 'already prepared' in said and 'memory://shelf/new: uploaded' in said
     assert len(pipeline.Rows('memory://shelf/new', 'heldout')) > 0
     # It exists: only differences are reported.
     preparing.if_missing(section, 'memory://shelf/new')
