@@ -57,6 +57,9 @@ def prepare(source, tokenizer, folder, *, tokenizer_about=None, **options):
     # Sources are opened before anything is written, so that a wrong name fails early.
     corpora = units.corpora(settings)
     plan = dict(settings=settings, units=units.of(corpora), marks=units.MARKS)
+    # A branch may move meanwhile; tasks list the files again.
+    if settings['source']['name'] == 'hub':
+        plan['commit'] = next(iter(corpora.values())).listed.commit
     # All units are searched for the same texts. Without sets, older plans stay equal.
     if sets := cleaner.checksums_of(config.clean):
         plan['evaluation_sets'] = sets

@@ -51,9 +51,12 @@ class Work:
     cleaner: cleaner.Cleaner
 
 
-def corpora(settings):
-    """Returns {split: documents} of the source in the settings of `prepare`."""
+def corpora(settings, commit=''):
+    """Returns {split: documents} of the source in the settings of `prepare`, of a name on
+    the hub at a `commit`."""
     source = settings['source']
+    if commit:
+        source = {**source, 'path': f'{source["path"].partition("@")[0]}@{commit}'}
     return {split: sources.build(source, split) for split in settings['splits']}
 
 
@@ -73,7 +76,7 @@ def load(folder):
         folder=pathlib.Path(folder),
         settings=settings,
         units=plan['units'],
-        corpora=corpora(settings),
+        corpora=corpora(settings, plan.get('commit')),
         tokenizer=tokenizers.load(pathlib.Path(folder, TOKENIZER)),
         cleaner=cleaner.Cleaner(clean),
     )

@@ -21,8 +21,6 @@ configs:
   data_files:
   - {split: train, path: lines/train.*}
   - {split: validation, path: lines/dev.*}
-- config_name: sheets
-  data_files: [{split: train, path: 'sheets/*'}]
 - config_name: tables
   data_files: [{split: train, path: 'tables/*'}]
 ---
@@ -90,7 +88,6 @@ def sets(tmp_path_factory):
         'lines/train.2.jsonl.zst': zst,
         'lines/train.md': b'about the lines',
         'lines/dev.jsonl': lines(sentences(5)),
-        'sheets/a.xlsx': b'x',
         'tables/b.tsv': cells(sentences(11, 15_000)),
     }
     newer = {'README.md': CARD, 'sample/10/0.parquet': packed(sentences(7))}
@@ -110,7 +107,6 @@ READ = """
         'split': texts('lab/web/sample-10', splits=['test']),
         'column': texts('lab/web/sample-10', field='body'),
         'field': texts('lab/plain', field='body'),
-        'sheets': texts('lab/web/sheets'),
         'tables': texts('lab/web/tables', 200_000),
     })
 """
@@ -182,7 +178,6 @@ def test_only_cards_are_downloaded(results):
         ('split', 'ValueError', "split='test'. Available: train."),
         ('column', 'ValueError', "0.parquet has no column 'body'; it has: text, id"),
         ('field', 'ValueError', "train.jsonl, line 1 has no field 'body'"),
-        ('sheets', 'FileNotFoundError', 'no files that can be read here (.parquet, .ar'),
     ],
 )
 def test_errors_are_clear(results, what, kind, words):
@@ -210,6 +205,30 @@ def test_a_plan_keeps_its_commit(sets, tmp_path):
     assert old == sentences(0) + sentences(1) and new == sentences(7)
     # A commit cannot change: the hub is not asked again for every piece.
     assert len([path for path in asked[listing:] if '/api/' in path]) <= listing
+
+
+@pytest.mark.slow
+def test_tasks_read_the_commit_of_the_plan(sets, tmp_path):
+    plan = f"""
+        from jepa_text.data import prepare, tokenizers, units
+        units.load, ours = None, tokenizers.load(tokenizers.BUNDLED)  # as if killed there
+        source = dict(name='hub', path='hub:lab/web/sample-10')
+        try:
+            prepare.prepare(source, ours, '{tmp_path}/rows', row_length=32)
+        except TypeError:
+            show('planned')
+    """
+    read = f"""
+        from jepa_text.data import units
+        opened = units.load('{tmp_path}/.rows.partial').corpora
+        show([str(one.listed) for one in opened.values()])
+    """
+    heads, commit = {}, hub_server.commit('lab/web', 'main')
+    with hub_server.serving(sets, heads=heads) as (address, _):
+        assert ask(address, tmp_path, plan) == 'planned'
+        heads['main'] = 'v2'
+        found = ask(address, tmp_path, read)
+    assert found == [f'2 files read of commit {commit}'] * 2
 
 
 @pytest.mark.slow
