@@ -138,13 +138,11 @@ def verify(folder):
 
 def changed_settings(config, folder):
     """Returns a message for each setting of a config's section `prepare` that differs
-    from that of the rows in a folder. Absent and empty settings are not compared;
-    tokenizers are, by their names."""
+    from that of the rows in a folder. Absent and empty keys of the source are not
+    compared; tokenizers are, by their names."""
     folder = row_folder.fetch(folder, shards=False)
     manifest = row_folder.read_manifest(folder)
-    # With the defaults of its sections, as in the manifest.
-    clean = schema.read(section.Clean, config.get('clean') or {}, 'prepare.clean')
-    config = {**config, 'clean': schema.as_dict(clean)}
+    config = schema.resolved(section.Prepare, config, 'prepare')
     before, now = _flat(manifest['settings']), _flat(json.loads(json.dumps(config)))
     before['tokenizer'] = (manifest.get('tokenizer') or {}).get('name')
     if now.get('tokenizer') == 'init_from' or before['tokenizer'] is None:
@@ -152,7 +150,8 @@ def changed_settings(config, folder):
     return [
         f'{key} was {before.get(key)!r} and is now {value!r}'
         for key, value in now.items()
-        if value not in ('', None) and value != before.get(key)
+        if value != before.get(key)
+        and not (key.startswith('source.') and value in ('', None))
     ]
 
 

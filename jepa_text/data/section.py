@@ -123,7 +123,7 @@ class Prepare:
         "'init_from': the one of the initial checkpoint, or 'bpe:8192': one trained on "
         'the source first'
     )
-    row_length: int = schema.field(doc='tokens per row', minimum=8)
+    row_length: int = schema.field(doc='tokens per row', minimum=8, maximum=2**24)
     splits: tuple[str, ...] = schema.field(('train', 'heldout'), 'splits of the source')
     packing: str = schema.field(
         'best_fit',
@@ -141,4 +141,10 @@ class Prepare:
         if not self.splits:
             raise ValueError(
                 "prepare.splits is empty: name some, such as ('train', 'heldout')."
+            )
+        if self.packing == 'paper' and self.row_length < 2 * packings.SHORTEST:
+            raise ValueError(
+                f"prepare.packing='paper' makes pairs of sequences of at least "
+                f'{packings.SHORTEST} tokens: prepare.row_length={self.row_length} must '
+                f'be at least {2 * packings.SHORTEST}.'
             )

@@ -28,7 +28,7 @@ def lines(manifest, seconds=None, budget=0):
     if about := manifest.get('tokenizer'):
         text.append(f'tokenizer: {"; ".join([about["name"], *about.get("said", [])])}')
     text += sizes(manifest)
-    first = next(iter(manifest['splits'].values()))
+    first = _of_training(manifest)
     if 'sampled_words' in first:
         fertility = first['sampled_tokens'] / max(first['sampled_words'], 1)
         size = first['bytes'] / max(first['tokens'], 1)
@@ -46,6 +46,12 @@ def lines(manifest, seconds=None, budget=0):
     if budget:
         text.append(f'{budget / first["rows"]:,.2f} epochs in the steps of this config')
     return text
+
+
+def _of_training(manifest):
+    """Returns the counts of the training split, else of the first."""
+    splits = manifest['splits']
+    return splits.get('train', next(iter(splits.values())))
 
 
 def sizes(manifest):
@@ -83,7 +89,7 @@ def left_out(manifest):
 
 def write(path, manifest, texts, seconds=None, budget=0):
     """Writes the page; `texts` are decoded sample rows. Returns the path."""
-    first = next(iter(manifest['splits'].values()))
+    first = _of_training(manifest)
     examples = manifest.get('examples') or {}
     left = (manifest.get('left_out') or {}).items()
     sections = [

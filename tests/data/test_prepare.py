@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 from jepa_text.data import pipeline, prepare, tokenizers
 from jepa_text.data.rows import packing, row_folder, writing
 from jepa_text.data.tokenizers import training
+from jepa_text.report import rows_page
 from jepa_text.training import prepare as preparing
 
 
@@ -156,6 +157,7 @@ def test_changed_settings_are_reported(make, corpus, tmp_path):
     about = {'name': 'bundled'}
     make(tokenizer=tokenizers.load(tokenizers.BUNDLED), tokenizer_about=about)
     asked = {'source': corpus | {'path': str(corpus['path'])}, 'tokenizer': 'bundled'}
+    asked['row_length'] = 32
     words = tmp_path / 'tokenizer.json'
     training.train(['a b a b'], 300).save(words)
 
@@ -163,8 +165,9 @@ def test_changed_settings_are_reported(make, corpus, tmp_path):
         return pipeline.changed_settings(asked | changes, tmp_path / 'rows')
 
     assert changed() == []
-    assert changed(row_length=32, source={'name': asked['source']['name']}) == []
-    assert changed(tokenizer='') == changed(tokenizer='init_from') == []
+    source = {key: asked['source'][key] for key in ('name', 'path')}
+    assert changed(source=source) == []
+    assert changed(tokenizer='init_from') == []
     assert changed(row_length=64) == ['row_length was 32 and is now 64']
     assert changed(clean={'min_chars': 0}) == []
     assert changed(clean={'min_chars': 5, 'normalize': 'NFC'}) == [
@@ -174,8 +177,16 @@ def test_changed_settings_are_reported(make, corpus, tmp_path):
     own = tmp_path / 'own.jsonl'
     own.write_text('{"text": "a sentence that is nowhere in the corpus of this test"}\n')
     clean = {'decontaminate': [{'path': str(own)}]}
-    make('clean', clean=clean)
-    assert pipeline.changed_settings({'clean': clean}, tmp_path / 'clean') == []
+    make('clean', clean=clean | {'normalize': 'NFC'}, packing='concat', seed=3)
+    words = {**asked, 'clean': clean | {'normalize': ''}}
+    notes = pipeline.changed_settings(
+        words | {'tokenizer': 'init_from'}, tmp_path / 'clean'
+    )
+    assert notes == [
+        "packing was 'concat' and is now 'best_fit'",
+        'seed was 3 and is now 0',
+        "clean.normalize was 'NFC' and is now ''",
+    ]
     (path,) = changed(source=asked['source'] | {'path': 'mine'})
     assert path.startswith('source.path was') and path.endswith("is now 'mine'")
     (other,) = changed(tokenizer=str(words))
@@ -204,6 +215,8 @@ def test_a_damaged_finished_folder_raises(make, tmp_path):
     'changed, message',
     [
         ({'row_length': 4}, 'prepare.row_length=4 must be an integer at least 8'),
+        ({'row_length': 2**24 + 1}, 'row_length=16777217 must be .* at most 16777216'),
+        ({'row_length': 20, 'packing': 'paper'}, 'row_length=20 must be at least 24'),
         ({'packing': 'bestfit'}, "packing='bestfit'.*'best_fit'"),
         ({'shards': 0}, 'shards=0 must be'),
         ({'seed': -1}, 'seed=-1 must be'),
@@ -219,7 +232,7 @@ def test_a_damaged_finished_folder_raises(make, tmp_path):
 def test_invalid_settings_raise(make, tmp_path, changed, message):
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         make(**changed)
-    assert not (tmp_path / 'rows').exists()
+    assert not [path for path in tmp_path.iterdir() if 'rows' in path.name]
 
 
 @pytest.mark.parametrize('content', ['', '\n\n', '{"text": "  "}\n'])
@@ -304,6 +317,9 @@ def test_the_report_describes_the_rows(corpus, tmp_path, ours, capsys):
     assert '1 file read' in output
     assert f'{counts["tokens"]:,} tokens' in output
     assert f'{400 / counts["rows"]:.2f} epochs in the steps' in output
+    turned = {split: manifest['splits'][split] for split in ('heldout', 'train')}
+    turned = rows_page.lines({**manifest, 'splits': turned}, budget=400)
+    assert turned[-1] == rows_page.lines(manifest, budget=400)[-1]
     assert f'2 blank, {manifest["left_out"]["too short"]} too short' in output
     texts = read_back.texts(tmp_path / 'rows', 'train', ours)
     words = sum(len(text.split()) for text in texts)

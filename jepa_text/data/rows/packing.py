@@ -158,14 +158,9 @@ def paper(lengths, row_length, rng):
     """Cuts the stream of documents into pairs of sequences, one pair per row, of r and
     row_length - r tokens, with r uniform from SHORTEST to row_length - SHORTEST.
 
-    A piece is a sequence, which may extend over several documents. Raises ValueError for
-    rows of fewer than 2 * SHORTEST tokens.
+    A piece is a sequence, which may extend over several documents. Rows have at least
+    2 * SHORTEST tokens.
     """
-    if row_length < 2 * SHORTEST:
-        raise ValueError(
-            f"packing='paper' makes pairs of sequences of at least {SHORTEST} tokens: "
-            f'row_length={row_length} must be at least {2 * SHORTEST}.'
-        )
     lengths = np.asarray(lengths, np.int64)
     rows = np.arange(0, lengths.sum(), row_length)
     first = rng.integers(SHORTEST, row_length - SHORTEST, len(rows), endpoint=True)

@@ -103,8 +103,3 @@ def test_sequence_lengths_match_the_paper():
     # Uniform: both halves and both ends of the range occur.
     assert abs((lengths <= 500).mean() - 489 / 2025) < 0.02
     assert abs((lengths[::2] < lengths[1::2]).mean() - 0.5) < 0.02
-
-
-def test_too_short_rows_raise_for_paper():
-    with pytest.raises(ValueError, match='row_length=20 must be at least 24'):
-        packing.paper([50], 20, np.random.default_rng(0))
