@@ -1,6 +1,7 @@
 """Configs as text: keys for --help, values for --print-config, and files for `init`."""
 
 import dataclasses
+import math
 import pprint
 from pathlib import Path
 
@@ -146,6 +147,7 @@ def _assignments(root, config):
         if key in config:
             start = f'    config.{key} = '
             value = pprint.pformat(config[key], width=88 - len(start), sort_dicts=False)
+            value = "float('inf')" if config[key] == math.inf else value
             yield f'\n    # {doc}\n{start}' + value.replace('\n', '\n' + ' ' * len(start))
         elif default == NONE:
             absent = (*absent, f'{key}.')
