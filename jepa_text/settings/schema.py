@@ -222,9 +222,9 @@ def _converted(kind, value, what, rules):
     if is_list(kind):
         return _items(kind, value, what, rules)
     if kind is dict:
-        _check_name(value, what)
         if 'name' in value and 'folder' in rules:
             resolve.check(rules['folder'], value, rules['given'])
+        _check_name(value, what)
     if kind is str and 'choices' in rules:
         resolve.check_choice(what, value, rules['choices'])
     return value
@@ -236,6 +236,8 @@ def _check_name(section, what):
     Otherwise the section would get the default name, and the error would be that this one
     does not take the misspelled key.
     """
+    if '.' in str(section.get('name')):  # a module of the user, with options of its own
+        return
     for key, inner in section.items():
         if 'name' not in section and difflib.get_close_matches(key, ['name'], 1, 0.7):
             raise ValueError(f"{what} has no key {key!r}. Did you mean 'name'?")
