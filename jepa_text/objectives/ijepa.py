@@ -56,7 +56,7 @@ def make(
     # Each costs a forward pass; arXiv 2606.05173 uses 1, 2 or 4.
     ranges.number('ijepa: masks', masks, whole=True, minimum=1, maximum=16)
     ranges.number('ijepa: target_blocks', target_blocks, whole=True, minimum=1)
-    ranges.number('ijepa: min_keep', min_keep, whole=True, minimum=1)
+    ranges.number('ijepa: min_keep', min_keep, whole=True, minimum=1, below=length)
     check_pair('ijepa: target_scale', target_scale, above=0, maximum=1)
     check_pair('ijepa: context_scale', context_scale, above=0, maximum=1)
     options = dict(

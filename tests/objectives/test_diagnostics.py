@@ -130,6 +130,14 @@ def test_missing_metrics_give_no_message():
     assert diagnostics.collapse({'train/loss': 3.0}) == diagnostics.notes({}) == {}
 
 
+def test_no_targets_measure_nothing():
+    targets_BMD, pooled_BD = jnp.ones((3, 5, D)), jnp.eye(3, D)
+    where_BM = np.zeros((3, 5), bool)
+    found = diagnostics.latents(targets_BMD, targets_BMD, where_BM, pooled_BD, where_BM)
+    measured = [name for name, value in found.items() if not np.isnan(value)]
+    assert measured == ['jepa/pooled_rank']
+
+
 def test_the_std_of_one_vector_is_nan():
     where = np.zeros((2, 3), bool)
     x = jnp.ones((2, 3, 4))

@@ -392,6 +392,7 @@ NO_SAMPLE = dict(name='sigreg', weight=1, sample=0)
         ('ijepa', dict(predictor_width=12), 'a multiple of twice predictor_heads=4'),
         ('ijepa', dict(masks=0), 'ijepa: masks=0'),
         ('ijepa', dict(min_keep=0), 'ijepa: min_keep=0'),
+        ('ijepa', dict(min_keep=L), 'min_keep=.* at least 1 and below'),
         ('ijepa', dict(target_blocks=0), 'ijepa: target_blocks=0'),
         ('ijepa', dict(target_scale=[0.2]), 'target_scale=.* is not .low, high.'),
         ('ijepa', dict(context_scale=['a', 1]), "context_scale=.* of which='a'"),
@@ -511,6 +512,8 @@ def test_documents_without_a_latent_are_counted():
     assert wanted > 0
     metrics = evaluate(objective, batch)[1]
     assert_allclose(metrics['jepa/documents_without_target'], wanted / 2)
+    batch |= {'target_ok': np.zeros_like(ok)}
+    assert np.isnan(evaluate(objective, batch)[1]['jepa/loss'])
 
 
 def test_ijepa_counts_positions_beyond_its_capacity():

@@ -178,7 +178,8 @@ class LatentObjective(Objective):
         share = jnp.where(count > 0, jnp.sum(where_BM) / maximum, jnp.nan)
         cosine_BM = 1 - losses.cosine_distance(*vectors[:2])
         cosine = losses.masked_sum(cosine_BM, where_BM) / maximum
-        metrics = {'jepa/loss': loss, 'jepa/cosine': jnp.where(count > 0, cosine, share)}
+        values = {'jepa/loss': loss, 'jepa/cosine': cosine}
+        metrics = {name: jnp.where(count > 0, x, share) for name, x in values.items()}
         if self.has_target:
             metrics['jepa/momentum'] = self.latent.momentum(view.step) * share
         moments = {

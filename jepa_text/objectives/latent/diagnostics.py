@@ -81,7 +81,7 @@ def latents(target_BMD, embedding_BMD, positions_BM, pooled_BD, where_BM):
     scores of trivial predictors are mean cosines with the target of: the mean target, the
     embedding of the token at that position, and the mean of other targets at the same
     position in their documents. A predictor that does not exceed them has learned nothing
-    about the text.
+    about the text. What no target, or pair of targets, has measured is NaN.
     """
     flat_ND = target_BMD.reshape(-1, target_BMD.shape[-1]).astype(jnp.float32)
     where_N, positions_N = where_BM.reshape(-1), positions_BM.reshape(-1)
@@ -115,7 +115,7 @@ def effective_rank(x_ND, where_N):
     """Returns exp(entropy of the normalized singular values) of the centered rows.
 
     The effective rank of Roy & Vetterli 2007, from the covariance: singular values are
-    accurate to about 1e-3 of the largest.
+    accurate to about 1e-3 of the largest. NaN without rows.
     """
     x_ND = x_ND.astype(jnp.float32)
     kept_ND = jnp.where(where_N[:, None], x_ND - _mean(x_ND, where_N)[None], 0.0)
@@ -124,7 +124,8 @@ def effective_rank(x_ND, where_N):
     singular_D = jnp.sqrt(jnp.maximum(values_D, 1e-6 * jnp.max(values_D)))
     singular_D = jnp.where(values_D > 1e-6 * jnp.max(values_D), singular_D, 0.0)
     share_D = singular_D / jnp.maximum(jnp.sum(singular_D), 1e-20)
-    return jnp.exp(-jnp.sum(jnp.where(share_D > 0, share_D * jnp.log(share_D), 0.0)))
+    rank = jnp.exp(-jnp.sum(jnp.where(share_D > 0, share_D * jnp.log(share_D), 0.0)))
+    return jnp.where(jnp.any(where_N), rank, math.nan)
 
 
 def eigenvalues(matrix_DD):
@@ -236,12 +237,14 @@ def _mean(x_ND, where_N):
 
 def _agreement(first_ND, second_ND, where_N):
     cosine_N = 1 - losses.cosine_distance(first_ND, second_ND)
-    return losses.masked_mean(cosine_N, where_N)
+    mean = losses.masked_mean(cosine_N, where_N)
+    return jnp.where(jnp.any(where_N), mean, math.nan)
 
 
 def _mean_cosine(x_ND, where_N):
     """Returns the mean cosine over pairs: (|sum of unit vectors|^2 - N) / (N (N - 1))."""
     unit_ND = jnp.where(where_N[:, None], losses.unit(x_ND), 0.0)
-    count = jnp.maximum(jnp.sum(where_N), 2).astype(jnp.float32)
+    count = jnp.sum(where_N, dtype=jnp.float32)
     total = jnp.sum(jnp.sum(unit_ND, axis=0) ** 2)
-    return (total - jnp.sum(unit_ND**2)) / (count * (count - 1))
+    mean = (total - jnp.sum(unit_ND**2)) / (count * (count - 1))
+    return jnp.where(count > 1, mean, math.nan)
