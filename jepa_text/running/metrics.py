@@ -32,7 +32,8 @@ _log = logging.getLogger(__name__)
 class Writer:
     """Appends metrics to a workdir; a context manager. Open it in one process only.
 
-    They are also written to event files of TensorBoard. With `resume_step=k`, all lines
+    Finite ones are also written to event files of TensorBoard, which would warn of each
+    other one. With `resume_step=k`, all lines
     after step k and an incomplete last line are removed first (by an atomic rewrite) and
     hidden from TensorBoard; the run then writes those steps again. Without it every
     complete line is kept. `write` hands each line to the operating system, so a killed
@@ -73,7 +74,8 @@ class Writer:
         self._last = int(step)
         if self._events:
             for name, value in line.items():
-                self._events.add_scalar(name, value, int(step))
+                if math.isfinite(value):
+                    self._events.add_scalar(name, value, int(step))
 
     def sync(self):
         """Flushes all lines to the disk; returns the last step written, None if none."""

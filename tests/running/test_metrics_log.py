@@ -139,7 +139,7 @@ def test_tensorboard_gets_the_same_values_and_a_resume_purges(tmp_path):
     for resume_step, steps in ((-1, (1, 2, 3)), (2, (3,))):
         with metrics.Writer(tmp_path, resume_step) as writer:
             for step in steps:
-                writer.write(step, {'train/loss': 0.5 * step})
+                writer.write(step, {'train/loss': 0.5 * step, 'train/none': math.nan})
     first, second = sorted(tmp_path.glob('events.*'), key=lambda path: path.name)
     read = [
         (event.step, event.summary.value[0].tag, event.summary.value[0].simple_value)
