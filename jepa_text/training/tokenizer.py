@@ -131,6 +131,12 @@ def _finished(folder, settings):
             f'{folder} contains a tokenizer with other settings (see its {REPORT}). '
             'Use another --workdir, or delete this one to make it again.'
         )
+    found, made = tokenizers.load(folder / FILE).fingerprint, report['fingerprint']
+    if found != made:
+        raise FileExistsError(
+            f'{folder / FILE} was changed: its fingerprint is {found[:16]}..., that in '
+            f'{REPORT} is {made[:16]}... Restore it, or delete {folder} to make it again.'
+        )
     return report
 
 

@@ -97,6 +97,13 @@ def test_the_same_command_again_prints_the_same(texts, tmp_path, capsys):
     assert 'contains a tokenizer with other settings' in capsys.readouterr().err
     assert tokenize(texts, f'vocab_size=400,text={texts}') != 0
     assert 'something other than a tokenizer' in capsys.readouterr().err
+    content = json.loads((out / 'tokenizer.json').read_text())
+    vocabulary = content['model']['vocab']
+    one, two = list(vocabulary)[-2:]
+    vocabulary |= {one: vocabulary[two], two: vocabulary[one]}
+    (out / 'tokenizer.json').write_text(json.dumps(content))
+    assert tokenize(out, f'vocab_size=400,text={texts}') != 0
+    assert 'tokenizer.json was changed: its fingerprint is' in capsys.readouterr().err
     (out / 'report.json').write_text('{')
     assert tokenize(out, f'vocab_size=400,text={texts}') == exits.USAGE
     assert 'report.json is damaged' in capsys.readouterr().err
