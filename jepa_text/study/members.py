@@ -56,9 +56,9 @@ def configs(config, rows):
 
 
 def check_names(names):
-    """Raises ValueError unless the names of the runs can be folders of one workdir."""
-    folded = [str(name).casefold() for name in names]
-    for name, short in zip(names, folded):
+    """Raises ValueError unless the names of the runs can be folders of a workdir."""
+    for name in names:
+        short = str(name).casefold()
         invalid = not isinstance(name, str) or not _NAME.fullmatch(name)
         # With .json, it could be the result of another run.
         invalid = invalid or not name.strip('.') or short.endswith('.json')
@@ -67,12 +67,6 @@ def check_names(names):
                 f'runs: {name!r} is not a valid name: use at most {_LONGEST} bytes of '
                 f'letters, digits and . _ + -, without .json at the end, and none of '
                 f'{", ".join(TAKEN)}.'
-            )
-        # Some file systems ignore the case of letters.
-        if folded.count(short) > 1:
-            raise ValueError(
-                f'runs: {folded.count(short)} runs have the name {name!r} (ignoring '
-                'case). Give each run a different name.'
             )
 
 

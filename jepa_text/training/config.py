@@ -236,18 +236,26 @@ def of_runs(config):
 
     The config of a member has the shared keys of the study, overridden by those of its
     run, or changed by its sections without a name; a run has one member per seed. Raises
-    ValueError, with the name of the run, for what `Config` rejects.
+    ValueError, with the name of the run, for what `Config` rejects and for names that
+    two runs have.
     """
     config = schema.plain(config)
     if 'runs' not in config:
         config = plain(config)
         return {config['name']: config}
     shared = {key: x for key, x in config.items() if key not in OF_STUDIES}
-    members = {}
+    members, names = {}, []
     for index, own in enumerate(config['runs']):
         name = own.get('name')
         if not isinstance(name, str):
             raise ValueError(f'runs[{index}]: name={name!r} must be a string.')
+        # Some file systems ignore the case of letters.
+        if name.casefold() in names:
+            raise ValueError(
+                f'runs: 2 runs have the name {name!r} (ignoring case). Give each run a '
+                'different name.'
+            )
+        names.append(name.casefold())
         try:
             own = _with_shared_names(own, shared)
             for member in seeded(own, config.get('seeds') or ()):

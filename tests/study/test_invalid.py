@@ -52,7 +52,7 @@ KNOWN_AT_ONCE = [
     # Names of runs, and their seeds.
     (dict(runs=()), 'A study needs `runs`'),
     (runs('a', 'a'), "2 runs have the name 'a'"),
-    (runs('A', 'a'), "2 runs have the name 'A'"),
+    (runs('A', 'a'), "2 runs have the name 'a'"),
     *(
         (runs('a', name), f'{name!r} is not a valid name'.replace('.', r'\.'))
         for name in ('rows', 'Rows', 'logs', 'b/c', '..', 'a.json')
