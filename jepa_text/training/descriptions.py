@@ -59,10 +59,14 @@ def costs(recipe):
 
 
 def _unreached(recipe):
-    kept = recipe.settings.checkpoint.keep_at_steps
-    if beyond := [step for step in kept if step > recipe.steps]:
-        listed = ', '.join(f'{step:,}' for step in beyond)
-        yield f'checkpoint.keep_at_steps: {listed} lies beyond step {recipe.steps:,}.'
+    settings = recipe.settings
+    for key, steps in (
+        ('checkpoint.keep_at_steps', settings.checkpoint.keep_at_steps),
+        ('profile_steps', settings.profile_steps),
+    ):
+        if beyond := [step for step in steps if step > recipe.steps]:
+            listed = ', '.join(f'{step:,}' for step in beyond)
+            yield f'{key}: {listed} lies beyond step {recipe.steps:,}.'
 
 
 def conclusion(recipe, workdir):

@@ -111,13 +111,15 @@ def test_parameters_and_flops_of_all_modules_are_said(folder, caplog):
     """Also those of a predictor that only a later phase has."""
     names = ('clm', 'hybrid')
     phases = tuple(dict(objective=dict(name=x), fraction=0.5) for x in names)
-    made = recipes.make(settings.plain(tiny.config(folder, steps=4, phases=phases)))
+    config = tiny.config(folder, steps=4, phases=phases, profile_steps=(4, 12))
+    made = recipes.make(settings.plain(config))
     params = made.shapes(made.phases[-1]).params
     predictor = sum(leaf.size for leaf in jax.tree.leaves(params['predictor']))
     assert 'predictor' not in made.shapes(made.phases[0]).params
     total = sum(leaf.size for leaf in jax.tree.leaves(params))
     rest = total - params['encoder']['embedding'].size
-    network, budget = descriptions.introduction(made)
+    network, budget, unreached = descriptions.introduction(made)
+    assert unreached == 'profile_steps: 12 lies beyond step 4.'
     assert network.startswith(
         f'network  {total:,} parameters, {rest:,} without the embedding, on '
     )
