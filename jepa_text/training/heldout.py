@@ -168,10 +168,13 @@ class Evaluator:
         self.special_ids = tokenizer.special_ids
         self.max_rows = max_rows or len(rows)
         arguments = dict(tokenizer=tokenizer, length=rows.row_length, steps=1)
-        self.objectives = {
-            name: resolve.build('objectives', section, **arguments)
-            for name, section in scorings(networks, rate).items()
-        }
+        try:
+            self.objectives = {
+                name: resolve.build('objectives', section, **arguments)
+                for name, section in scorings(networks, rate).items()
+            }
+        except ValueError as error:
+            raise ValueError(f'evaluate.rate: {error}') from error
         bytes_V = token_bytes(tokenizer, rows)
         self._sums = {
             name: functools.partial(_sums, objective, bytes_V)

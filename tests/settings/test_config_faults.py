@@ -56,7 +56,7 @@ WHOLE = dict(data=-1, fsdp=1, tensor=1)
 FAULTS = {
     # Found beside rows that are there.
     'rows': (
-        (dict(evaluate__rate=1e-4), 'rate=0.0001 masks less than one'),
+        (dict(evaluate__rate=1e-4), 'evaluate.rate: mlm: rate=0.0001 masks less than'),
         (dict(data__row_length=64), 'have 32 tokens'),
     ),
     # Before rows are prepared, which may take hours.
