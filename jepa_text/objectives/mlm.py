@@ -25,7 +25,6 @@ def make(
     tied=False,
     logits_mib=512,
     z_weight=0.0,
-    label='mlm',
 ):
     """Returns an MLM that masks `rate` of the maskable tokens.
 
@@ -65,7 +64,7 @@ def make(
         tied=tied,
         logits_mib=logits_mib,
         z_weight=z_weight,
-        label=label,
+        label='mntp' if shift else 'mlm',
     )
 
 

@@ -13,7 +13,7 @@ def make(tokenizer, length, steps, shift=1, **section):
     """
     if shift != 1:
         raise ValueError(f"mntp: shift={shift!r} must be 1; without a shift it is 'mlm'.")
-    section = {'name': 'mlm', 'shift': 1, 'label': 'mntp', **section}
+    section = {'name': 'mlm', 'shift': 1, **section}
     return resolve.build(
         'objectives', section, tokenizer=tokenizer, length=length, steps=steps
     )

@@ -398,6 +398,7 @@ NO_SAMPLE = dict(name='sigreg', weight=1, sample=0)
         ('ijepa', dict(context_scale=['a', 1]), "context_scale=.* of which='a'"),
         ('hybrid', dict(balance='half'), "balance='half' must be a finite number"),
         ('mntp', dict(shift=0), "shift=0 must be 1; without a shift it is 'mlm'"),
+        ('mlm', dict(label='clm'), "does not take 'label'"),
         ('clm', dict(z_weight=-1), 'z_weight=-1'),
         ('mlm', dict(logits_mib='all'), "logits_mib='all'"),
         ('mlm', dict(sampler='span', span_length=0), 'span_length=0'),
