@@ -35,10 +35,10 @@ def make(
 ):
     """Returns a Hybrid objective from its sections.
 
-    `mlm` is a section of objectives/mlm.py, `latent` one of targets.py (target, loss,
-    momentum, regularizer), `balance` a number or a section of balance.py. Raises
-    ValueError for an unknown choice, for a predictor whose width is not a multiple of its
-    heads, and for an `mlm` that has no mask tokens, or does not predict tokens there.
+    `mlm` is a section of objectives/mlm.py, `latent` one of targets.py (the keywords of
+    Latent), `balance` a number or a section of balance.py. Raises ValueError for an
+    unknown choice, for a predictor whose width is not a multiple of its heads, and for an
+    `mlm` that has no mask tokens, or does not predict tokens there.
     """
     common = dict(tokenizer=tokenizer, length=length, steps=steps)
     made = parts('hybrid', mlm, balance, latent, **common)
