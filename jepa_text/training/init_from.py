@@ -7,7 +7,8 @@ The start is read once: a resumed run reads what init_from.json says of it. Sett
 follow from it are the model section (keys without a `name` are changes to it, and None
 means no change), whether heads are tied, that a start without an LM head gets a new one,
 and, with prepare.tokenizer='init_from', the tokens. Encoder and LM head are converted to
-fit, other modules are new; with optimizer='kept', all modules and moments are taken.
+fit, other modules are new; with optimizer='kept', all modules and moments are taken, and
+what the objectives of both have of the EMA target and the memory of the balance.
 
 Conversion to fit:
 
@@ -183,7 +184,10 @@ def _fitted(source, recipe, state):
 
 
 def _continued(source, recipe, state):
-    """Returns (state with all parameters and moments of a run of equal shapes, lines)."""
+    """Returns (state with all parameters and moments of a run of equal shapes, lines).
+
+    The target and the memory are also that run's where both objectives have them.
+    """
     folder = _folder(source)
     step, model = load.abstract(folder, source.step)
     if model.tokenizer.fingerprint != recipe.tokenizer.fingerprint:
@@ -200,9 +204,15 @@ def _continued(source, recipe, state):
             "Set the same optimizer, or use optimizer='fresh'."
         )
     _check_shapes(transferred(model.params), transferred(state.params))
-    shapes = {'params': model.params, 'opt_state': opt_state}
+    then, now = model.network.objective, recipe.phases[0].objective
+    memory = {k: x for k, x in then.memory().items() if k not in now.forgotten(then)}
+    target = model.params['encoder'] if then.has_target and now.has_target else None
+    shapes = {'params': model.params, 'opt_state': opt_state, 'target': target}
+    shapes['memory'] = jax.eval_shape(lambda: memory) or None
     restored = _read(folder, step, recipe.mesh, shapes)
-    state = state.replace(target=None, **restored)
+    # `entered` leaves out what the objective has no use for.
+    restored['memory'] = state.memory | (restored['memory'] or {})
+    state = state.replace(**restored)
     state = switches.entered(recipe, recipe.phases[0], state)
     return state, [*_history(source, folder, step), f'moments   kept, {before["name"]}']
 

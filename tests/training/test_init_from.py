@@ -19,7 +19,7 @@ from jepa_text.hf import adapt
 from jepa_text.models import stack
 from jepa_text.optim import schedules
 from jepa_text.pretrained import export, load
-from jepa_text.running import restore, workdir
+from jepa_text.running import checkpoint, restore, workdir
 from jepa_text.settings import config_file, resolve
 from jepa_text.training import completion, heldout, init_from
 from jepa_text.training import config as settings
@@ -342,6 +342,26 @@ def test_moments_are_kept_if_they_fit(folder, old, tmp_path):
         )
         with pytest.raises(ValueError, match=says):
             begun(config, tmp_path / 'bad')
+
+
+@pytest.mark.slow
+def test_target_and_balance_are_kept_with_the_moments(folder, old, tmp_path):
+    section = dict(name='hybrid', predictor_width=16, balance={'name': 'gradient_ratio'})
+    changes = dict(init_from=dict(optimizer='kept'), phases=(dict(objective=section),))
+    one, two = tmp_path / 'one', tmp_path / 'two'
+    config = settings.plain(config_of(folder, old, **changes))
+    made, state = begun(config, one)
+    means = {name: jnp.float32(0.5) for name in made.phases[0].objective.memory()}
+    target = jax.tree.map(lambda leaf: leaf + 1, state.target)
+    state = state.replace(target=target, memory=state.memory | means)
+    config = completion.with_init_from(config, one)
+    (one / 'config.json').write_text(json.dumps(config))
+    made.tokenizer.save(one / 'tokenizer.json')
+    with checkpoint.Checkpointer(one / 'checkpoints') as store:
+        store.save(state, made.meta(made.phases[0], 0), wait=True)
+    _, found = begun(config_of(folder, one, **changes), two)
+    same(found.target, target)
+    assert len(means) == 3 and all(found.memory[name] == 0.5 for name in means)
 
 
 @pytest.mark.parametrize(
