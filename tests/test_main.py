@@ -13,6 +13,7 @@ import pytest
 from jepa_text import commands, main
 from jepa_text.objectives import mlm
 from jepa_text.parallel import exits
+from jepa_text.running import restore
 from jepa_text.settings import config_file, display
 
 ROOT = Path(__file__).parents[1]
@@ -186,11 +187,12 @@ def test_texts_are_a_whole_command(tmp_path, monkeypatch, capsys):
     words = (
         'train toy:mlm --text=texts --workdir=r --steps=2 --config.evaluate.every_steps=0'
     )
-    words += ' --config.model.preset=tiny --config.checkpoint.every_steps=2'
+    words += ' --config.model.preset=tiny --config.checkpoint.every_steps=0'
     for _ in range(2):
         assert main.main(['jepa-text', *words.split()]) == 0
     out = capsys.readouterr().out
     assert out.count('r-rows: prepared') == 1 and 'settings differ' not in out.lower()
+    assert restore.steps('r/checkpoints') == [2]
     config = json.loads((tmp_path / 'r' / 'config.json').read_text())
     source = {'name': 'jsonl', 'path': 'texts'}
     assert config['prepare']['source'] == source

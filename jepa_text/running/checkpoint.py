@@ -35,7 +35,7 @@ class Config:
     """The section `checkpoint`."""
 
     every_steps: int = schema.field(
-        1000, 'steps between saves; 0: only on signals', minimum=0
+        1000, 'steps between saves; 0: only at the end and on signals', minimum=0
     )
     keep: int = schema.field(3, 'number of newest checkpoints to keep', minimum=1)
     keep_at_steps: tuple[int, ...] = schema.field(

@@ -200,7 +200,7 @@ def _failure(failed, fingerprints):
 
 def _dry_run(config, folder):
     """Prints what a study would train and cost, and returns [forecast.Member]."""
-    configs = work.member_configs(config, folder)
+    configs = members.configs(config, folder / 'rows')
     members.enroll(folder, configs, write=False)
     whole = {n: one | {'prepare': config['prepare']} for n, one in configs.items()}
     expected = forecast.of_members(whole, folder)

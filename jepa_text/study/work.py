@@ -29,7 +29,7 @@ def check(config, folder):
     """
     folder = Path(folder)
     with exits.config_errors():
-        configs = member_configs(config, folder)
+        configs = members.configs(config, folder / 'rows')
         measure.probes(config, folder / 'rows')
         filling = finetuned.check(config['examine'])
         whole = completed(configs, folder)
@@ -90,19 +90,6 @@ def measure_member(name, config, folder, fingerprint, first):
     """Measures a member, or the untrained model of the member `first`."""
     compilation.use_cache()
     measure.once(name, config, Path(folder), fingerprint, first)
-
-
-def member_configs(config, folder):
-    """Returns {name: config} of all members; raises ValueError for one whose final state
-    would not be saved."""
-    configs = members.configs(config, folder / 'rows')
-    for name, own in configs.items():
-        with named(name):
-            if not own['checkpoint']['every_steps']:
-                raise ValueError(
-                    'checkpoint.every_steps=0 saves none, but a study needs the last.'
-                )
-    return configs
 
 
 def completed(configs, folder, mesh=lambda config: None):

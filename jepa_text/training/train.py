@@ -58,8 +58,6 @@ def train(config, workdir, evaluations=(), stop=None, trunk=None):
                 state = loop.train_phase(phase, state)
         tools.store.wait()
         if problem := _problem(state):
-            if tools.store.last_step != recipe.steps:
-                loop.save(state, recipe.phases[-1], wait=True)
             raise exits.Diverged(
                 f'step {recipe.steps}: the run ended, but {problem}. The state is saved. '
                 'Inspect the data, or start a new workdir with a lower schedule.peak.'
@@ -150,9 +148,10 @@ class _Loop:
                     if _is_due(number, evaluation.every, milestone):
                         self.evaluate(evaluation, state, number, phase)
                 # After the metrics of this step: a resumed run does not write them again.
-                if is_kept or _is_due(number, saved.every_steps, milestone):
-                    self.save(state, phase, wait=number == recipe.steps)
-                if self.vote(self.stop.requested) and number < recipe.steps:
+                is_last = number == recipe.steps
+                if is_kept or is_last or _is_due(number, saved.every_steps, milestone):
+                    self.save(state, phase, wait=is_last)
+                if self.vote(self.stop.requested) and not is_last:
                     self.leave(number, state, phase)
         return state
 

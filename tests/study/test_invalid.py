@@ -81,7 +81,6 @@ KNOWN_AT_ONCE = [
     (only(phases=[dict(objective=dict(name='mlmm'))]), "run 'a': .*mlmm"),
     (runs('a', 'b', phases=[dict(objective=dict(name='mlm', rate=7))]), "'b': .*rate"),
     (only(schedule=WSD), "run 'a': .*exceed"),
-    (dict(checkpoint=dict(every_steps=0)), "'a': checkpoint.every_steps=0 saves none"),
     (dict(engine=dict(jobs=0)), 'engine.jobs=0'),
     (dict(engine=dict(name='beam')), 'engine.name=.beam.'),
     # What is reported.

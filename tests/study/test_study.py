@@ -37,7 +37,7 @@ def own_text(tmp_path_factory):
     """A study of one run of two steps, on documents without fields."""
     folder = tmp_path_factory.mktemp('study')
     config = tiny.config(folder, steps=2, baseline='none', evaluate=dict(every_steps=0))
-    config |= dict(telemetry=dict(every_steps=0), checkpoint=dict(every_steps=2, keep=1))
+    config |= dict(telemetry=dict(every_steps=0), checkpoint=dict(every_steps=0, keep=1))
     del config['phases']
     config['prepare'] = config_of.prepare_of(folder, 1200)
     config['data']['folder'] = ''
