@@ -33,13 +33,12 @@ class Writer:
     """Appends metrics to a workdir; a context manager. Open it in one process only.
 
     Finite ones are also written to event files of TensorBoard, which would warn of each
-    other one. With `resume_step=k`, all lines
-    after step k and an incomplete last line are removed first (by an atomic rewrite) and
-    hidden from TensorBoard; the run then writes those steps again. Without it every
-    complete line is kept. `write` hands each line to the operating system, so a killed
-    process loses none; a power failure loses none that were written before `sync`.
-    `logged` is what `sync` returned then: a warning is logged if lines up to that step
-    are missing nevertheless.
+    other one. With `resume_step=k`, all lines after step k and an incomplete last line
+    are removed first (by an atomic rewrite) and hidden from TensorBoard; the run then
+    writes those steps again. Without it every complete line is kept. `write` hands each
+    line to the operating system, so a killed process loses none; a power failure loses
+    none that were written before `sync`. `logged` is what `sync` returned then: a
+    warning is logged if lines up to that step are missing nevertheless.
     """
 
     def __init__(self, workdir, resume_step=None, *, tensorboard=True, logged=None):
