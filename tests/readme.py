@@ -1,8 +1,9 @@
 """Runs every command of README.md and docs/ as a reader would; CI calls it.
 
 The two launch scripts are left out: CI runs them before this. A block that stood before
-is not run again, nor is a command of ONCE that did. README.md is first, as all pages may
-use what it made; then two run at a time, if they do not use the same folders of runs/.
+is not run again, nor is a command of ONCE that did. The blocks of README.md are first, as
+all pages may use what they made, but none what another made. Then two pages run at a
+time; those that use the same folders of runs/ follow each other.
 """
 
 import concurrent.futures
@@ -74,11 +75,8 @@ def left(path, done):
     return found
 
 
-def run(path, found, before=()):
-    """Writes the files of a page and runs blocks once the futures `before` are done;
-    raises at the first that fails."""
-    for future in before:
-        future.result()
+def run(path, found):
+    """Writes the files of a page and runs blocks; raises at the first that fails."""
     write(path.read_text(encoding='utf-8'), ROOT)
     for language, code in found:
         command = ['bash', '-ec'] if language == 'bash' else [sys.executable, '-c']
@@ -100,21 +98,31 @@ def uses(path):
     return {*re.findall(r'runs/[\w-]+', path.read_text(encoding='utf-8'))}
 
 
+def jobs(found, shared):
+    """[[(page, blocks)]] of pages that use the same folders, other than `shared`; the
+    longest first."""
+    made = []
+    for page in found:
+        folders, pages = uses(page[0]) - shared, [page]
+        for job in [job for job in reversed(made) if job[0] & folders]:
+            made.remove(job)
+            folders, pages = folders | job[0], job[1] + pages
+        made.append((folders, pages))
+    return sorted((pages for _, pages in made), key=len, reverse=True)
+
+
 def main():
     """Runs all pages; fails if a block does."""
     done = set()
     (readme, first), *others = [(path, left(path, done)) for path in pages()]
     if not first:
         sys.exit('README.md has no block to run: the pattern of tests/readme.py is off.')
-    run(readme, first)
-    begun = {}
+    apart = [[(readme, [block])] for block in first]
+    together = jobs([page for page in others if page[1]], uses(readme))
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        for path, found in others:
-            own = uses(path) - uses(readme)
-            before = [begun[other] for other in begun if uses(other) & own]
-            begun[path] = pool.submit(run, path, found, before)
-    for future in begun.values():
-        future.result()
+        for stage in apart, together:
+            # Raises what a job raised.
+            list(pool.map(lambda job: [run(*page) for page in job], stage))
     print(f'--- {len(first) + sum(len(found) for _, found in others)} blocks ran')
 
 

@@ -32,6 +32,14 @@ def test_a_page_runs_what_no_other_ran(tmp_path):
     assert left == [[('bash', PLAN)], [('bash', 'ls\n')], []]
 
 
+def test_pages_of_the_same_folders_follow_each_other(tmp_path):
+    for name, folders in dict(a='x', b='y z', c='w', d='z x', e='all').items():
+        (tmp_path / name).write_text(''.join(f'runs/{x}\n' for x in folders.split()))
+    found = [(tmp_path / name, []) for name in 'abcde']
+    named = [[path.name for path, _ in job] for job in readme.jobs(found, {'runs/all'})]
+    assert named == [['a', 'b', 'd'], ['c'], ['e']]
+
+
 def test_a_block_that_fails_stops_its_page(capfd):
     with pytest.raises(subprocess.CalledProcessError):
         readme.run(readme.pages()[0], [('bash', 'echo one; false'), ('bash', 'echo two')])
