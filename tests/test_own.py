@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import draws
+import examined
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,12 +17,14 @@ from numpy.testing import assert_allclose
 
 from jepa_text import main
 from jepa_text.data import sources
-from jepa_text.evaluation import tasks
+from jepa_text.evaluation import config as finetuning
+from jepa_text.evaluation import examiner, tasks
+from jepa_text.evaluation.members import grid
 from jepa_text.objectives.latent import balance
 from jepa_text.optim import schedules
 from jepa_text.parallel import sharding
 from jepa_text.planning import plan
-from jepa_text.pretrained import load, saved
+from jepa_text.pretrained import export, exported, load, saved
 from jepa_text.running import metrics
 from jepa_text.settings import resolve
 from jepa_text.training import config as settings
@@ -36,6 +39,27 @@ OTHERS = {
         def make(vocab_size, width=16):
             sizes = dict(width=width, depth=1, heads=2, kv_heads=2, ffn_width=32)
             return transformer.make(vocab_size=vocab_size, **sizes)
+    """,
+    'encoder': """
+        import flax.linen as nn
+        import jax.numpy as jnp
+        from jepa_text.models import layers
+
+        class Tokens(nn.Module):
+            vocab_size: int
+            width: int
+            attention: str = 'auto'
+            remat: str = 'none'
+            dtype: str = 'float32'
+            depth, head = 1, None
+
+            @nn.compact
+            def __call__(self, tokens, *_, causal, every_layer=False, gaps=False):
+                shape = self.vocab_size, self.width
+                x = self.param('embedding', layers.INIT, shape, jnp.float32)[tokens]
+                return (x, jnp.stack([x, x])) if every_layer else x
+
+        make = Tokens
     """,
     'source': """
         def make(split, words='a whale'):
@@ -202,15 +226,22 @@ def test_others_are_made_by_their_names():
 
 @pytest.mark.slow
 def test_a_model_of_ones_own_is_planned_loaded_and_tuned(lab, tmp_path):
-    """Whose `make` takes fewer options than ours; one of an own class gets them all."""
-    config = tiny.config(tmp_path, steps=2, model=dict(name='my_lab.model', width=8))
-    (planned,) = plan.plan(config).values()
-    assert planned.phases[0].parameters['encoder'] > 0
+    """Of a class with only the needed fields; one of another class gets them all."""
+    config = tiny.config(tmp_path, steps=2, model=dict(name='my_lab.encoder', width=8))
+    (planned,) = plan.plan(config | dict(mesh=dict(tensor=8))).values()
+    assert planned.phases[0].parameters['embedding'] > 0
     tiny.train(config, tmp_path / 'run')
     model = load.load(tmp_path / 'run')
     assert model.network.encoder.width == 8 and model.encode(['a']).shape == (1, 8)
     model.save(tmp_path / 'saved')
     assert_allclose(load.load(tmp_path / 'saved').encode(['a']), model.encode(['a']))
+    with pytest.raises(ValueError, match='my_lab.encoder.Tokens, an architecture of'):
+        export.write(model, tmp_path / 'exported')
+    settings = finetuning.Finetuning(steps=2, batch_size=4)
+    tuned = examiner.examination_of(model, examined.labeled(), settings)
+    ((_, result),) = tuned.run([grid.Member(1e-3, 0)])
+    assert result.outcome['status'] != 'not finite'
+    assert 'no class of transformers' in exported.obstacle(tuned.kind, model)
     (lab / 'my_lab' / 'nets.py').write_text(NETS)
     encoder = resolve.build('models', {'name': 'my_lab.nets'}, vocab_size=9)
     with pytest.raises(ValueError, match="my_lab.nets does not take 'depth'"):

@@ -19,6 +19,21 @@ _POSITIONS = 'encoder/position_embedding'
 WRITTEN = tuple(family for family in FAMILIES if family != 'qwen2')
 
 
+def check(model):
+    """Raises ValueError for a load.Pretrained whose encoder is of a class of the user."""
+    kind = type(model.network.encoder)
+    if not _is_ours(model.network.encoder):
+        raise ValueError(
+            f'{model.name} is a {kind.__module__}.{kind.__qualname__}, an architecture '
+            'of your own, which transformers cannot read: use it in jepa_text, whose '
+            'method `save` writes it to a folder.'
+        )
+
+
+def _is_ours(encoder):
+    return type(encoder).__module__.startswith('jepa_text.models.')
+
+
 def usual_family(encoder, causal, origin):
     """The default family of an encoder; `origin` is the family it came from, or None."""
     name = configs.name_of(encoder)
@@ -41,7 +56,10 @@ def tuned_family(model, form):
     It expresses the encoder and has a class for the form of its head, a key of
     task_head.WHAT, or None for a model without head. None if there is no such family.
     """
-    first = usual_family(model.network.encoder, False, None)
+    encoder = model.network.encoder
+    if not _is_ours(encoder):
+        return None
+    first = usual_family(encoder, False, None)
     for family in dict.fromkeys((first, *WRITTEN)):
         classes = FAMILIES[family].tasks
         if (form is None or form in classes) and _expresses(model, family):

@@ -97,10 +97,11 @@ def _on_device(leaf):
 
 def _of_device(encoder, ways):
     """The encoder with the heads and the feed-forward width of one device; unchanged if
-    these are not divisible by `ways`."""
+    these are not divisible by `ways`, or it has no such fields."""
     names = ('heads', 'kv_heads', 'ffn_width')
     sizes = {name: getattr(encoder, name) for name in names if hasattr(encoder, name)}
-    if ways == 1 or any(size % ways for size in sizes.values()):
+    is_split = ways > 1 and hasattr(encoder, 'head_width')
+    if not is_split or any(size % ways for size in sizes.values()):
         return encoder
     head_width = encoder.head_width or encoder.width // encoder.heads
     sizes = {name: size // ways for name, size in sizes.items()}

@@ -236,7 +236,7 @@ def head(encoder, classes, act, dropout):
     Raises ValueError for an unknown act.
     """
     resolve.check_choice('act', act, ACTS)
-    norm = encoder.norm_eps, getattr(encoder, 'norm_bias', True)
+    norm = getattr(encoder, 'norm_eps', 1e-5), getattr(encoder, 'norm_bias', True)
     return {HEAD: ClassHead(encoder.width, classes, act, dropout, *norm)}
 
 

@@ -50,6 +50,7 @@ def write(
     """
     folder = check_free(folder)
     resolve.check_choice('dtype', dtype, ('float32', 'float16'))
+    to_family.check(model)
     model = with_norm_scale(model, norm_scale)
     if dtype != 'float32':
         model = jax.tree.map(lambda x: x.astype(dtype).astype(x.dtype), model)
@@ -57,11 +58,10 @@ def write(
     # Where it was imported from; neither of them if it was trained here.
     origin = (model.record or (facts and facts.init_from) or {}).get('family')
     pooling.check(model.pool, model.ends()[0], (), model.tokenizer.special_ids)
-    encoder = model.network.encoder
     if family is None and model.kind is not None:
         family = exported.family_of(model, model.kind)
     if family is None:
-        family = to_family.usual_family(encoder, model.causal, origin)
+        family = to_family.usual_family(model.network.encoder, model.causal, origin)
     task = None
     if model.params.get(base.HEAD):
         task = exported.head_of(model.kind, model.params[base.HEAD])
@@ -82,7 +82,7 @@ def write(
         weights.write(leaves, own, FAMILIES[family], partial, shard_bytes, prefix, dtype)
         vocabulary.write(partial, model, family)
         pooling_of = sentence.Pooling(model.pool, model.normalize, model.length)
-        sentence.write(partial, pooling_of, encoder.width)
+        sentence.write(partial, pooling_of, model.network.encoder.width)
         about = info['architecture'], info['parameters'], facts, license, published
         (partial / 'README.md').write_text(card.text(model, *about), encoding='utf-8')
         info['difference'] = compared(model, partial, task, own)

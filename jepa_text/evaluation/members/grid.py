@@ -73,7 +73,7 @@ class Grid:
         # which takes a quarter of the time (LOG.md).
         # A ModernBERT of one layer has none to unroll: its first differs from others.
         is_cpu = jax.default_backend() == 'cpu'
-        self._unrolled = encoder.scan and is_cpu and 'layers' in params
+        self._unrolled = is_cpu and getattr(encoder, 'scan', False) and 'layers' in params
         if self._unrolled:
             params = transformer.unstack_layers(params)
         if recipe.unit_norm:
