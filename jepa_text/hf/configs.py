@@ -168,7 +168,7 @@ def to_config(section, family, tied, causal):
     """
     kind = FAMILIES[family]
     if section['name'] != kind.model:
-        matching = [f for f, k in FAMILIES.items() if k.model == section['name']]
+        matching = [f for f in families.WRITTEN if FAMILIES[f].model == section['name']]
         raise ValueError(
             f'A {section["name"]} is no {family}; use one of: {", ".join(matching)}.'
         )

@@ -382,3 +382,6 @@ FAMILIES = {
     'xlm-roberta': _bert('XLMRoberta', **_ROBERTA),
     'modernbert': _MODERNBERT,
 }
+# transformers (5.24) replaces the tokenizer of a Qwen2 by one of its own, whatever
+# tokenizer_class says. It is read, but exported as a Llama with the same biases.
+WRITTEN = tuple(family for family in FAMILIES if family != 'qwen2')

@@ -10,13 +10,10 @@ from flax import traverse_util
 
 from jepa_text.data.tokenizers.roles import ROLES
 from jepa_text.hf import configs
-from jepa_text.hf.families import FAMILIES
+from jepa_text.hf.families import FAMILIES, WRITTEN
 from jepa_text.settings import resolve
 
 _POSITIONS = 'encoder/position_embedding'
-# transformers (5.24) replaces the tokenizer of a Qwen2 by one of its own, whatever
-# tokenizer_class says. It is read, but exported as a Llama with the same biases.
-WRITTEN = tuple(family for family in FAMILIES if family != 'qwen2')
 
 
 def check(model):

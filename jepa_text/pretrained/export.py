@@ -41,7 +41,7 @@ def write(
 ):
     """Writes the folder of a load.Pretrained, reads it back, and compares.
 
-    `family` is one of families.FAMILIES, None for the default; `published` is its name
+    `family` is one of families.WRITTEN, None for the default; `published` is its name
     on the hub, for the card. The head of the model's fine-tuning replaces the LM head.
     With `dtype` float16, parameters are rounded to it; config.json asks for float32, in
     which they are used. `norm_scale` is that of `with_norm_scale`. Returns {'family',

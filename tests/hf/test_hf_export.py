@@ -203,7 +203,10 @@ def test_existing_folders_and_wrong_families_raise(tmp_path):
         export.write(trained(), 'memory://shelf/out')
     for family, message in (
         ('gpt2', "family='gpt2'. Available: bert, "),
-        ('bert', r'A transformer is no bert.* smollm3, eurobert\.'),
+        (
+            'bert',
+            r'A transformer is no bert.*: llama, mistral, qwen3, smollm3, eurobert\.',
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             export.write(trained(), tmp_path / 'new', family=family)
