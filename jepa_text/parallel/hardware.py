@@ -45,6 +45,13 @@ class Chip(NamedTuple):
     kind: str
 
     @property
+    def platform(self):
+        """What jax names it: cpu, gpu or tpu."""
+        if self.capability is None and 'TPU' in self.kind:
+            return 'tpu'
+        return 'cpu' if self.capability == (0, 0) else 'gpu'
+
+    @property
     def dtype(self):
         """The dtype of the peak: bfloat16 if the chip supports it, else float32."""
         lacks_bfloat16 = self.capability is not None and self.capability < (8, 0)

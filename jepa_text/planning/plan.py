@@ -13,10 +13,11 @@ import math
 import jax
 
 from jepa_text.models import flops
+from jepa_text.models.attention import attend
 from jepa_text.parallel import hardware, sharding
 from jepa_text.planning import aot, memory, roofline, tables
 from jepa_text.settings import schema
-from jepa_text.training import completion, preflight
+from jepa_text.training import completion, descriptions, preflight
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 
@@ -59,6 +60,7 @@ class Phase:
     parameters     {part: number of parameters}
     count          flops.Count of a step
     memory         estimated memory per device
+    fused          whether attention stores no array of row length squared
     compiled       the compiled step; None unless compilation was requested
     """
 
@@ -70,6 +72,7 @@ class Phase:
     parameters: dict
     count: flops.Count
     memory: memory.Memory
+    fused: bool
     compiled: aot.Compiled | None
 
     @property
@@ -80,15 +83,13 @@ class Phase:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The plan of a run on a number of devices of a chip. `fused` attention stores no
-    array of row length squared."""
+    """The plan of a run on a number of devices of a chip."""
 
     options: hardware.Options
     chip: hardware.Chip
     devices: int
     phases: tuple
     dtype: str
-    fused: bool
 
     def fits(self, chip):
         """Whether every phase fits in the memory of this chip."""
@@ -167,7 +168,8 @@ def mesh(config, options):
 def make(config, options):
     """The Plan of a train config given as plain dicts."""
     recipe, microbatches = outline(config, options), config['accumulate']
-    fused = config['model'].get('attention', 'auto') != 'xla'
+    chip, devices = hardware.find(options.target)
+    fused = [_is_fused(recipe, phase, chip, microbatches) for phase in recipe.phases]
     parts = microbatches * _ways(recipe.mesh)
     compiled = [None] * len(recipe.phases)
     if options.compile:
@@ -181,20 +183,35 @@ def make(config, options):
             rows_at_once=max(1, phase.batch_size // parts),
             parameters=parameters(recipe.shapes(phase).params),
             count=recipe.cost(phase),
-            memory=memory.estimate(recipe, phase, microbatches=microbatches, fused=fused),
+            memory=memory.estimate(
+                recipe, phase, microbatches=microbatches, fused=spares
+            ),
+            fused=spares,
             compiled=program,
         )
-        for phase, program in zip(recipe.phases, compiled)
+        for phase, spares, program in zip(recipe.phases, fused, compiled)
     ]
-    chip, devices = hardware.find(options.target)
     return Plan(
         options=options,
         chip=chip,
         devices=devices,
         dtype=recipe.phases[0].network.encoder.dtype,
-        fused=fused,
         phases=tuple(phases),
     )
+
+
+def _is_fused(recipe, phase, chip, microbatches):
+    """Whether attention stores no array of row length squared, by the backend of a phase
+    on a chip, as far as this machine can tell."""
+    named = phase.network.encoder.attention
+    if named != 'auto':
+        return named != 'xla'
+    there = dict(platform=chip.platform, capability=chip.capability or (0, 0))
+    requests = [
+        dataclasses.replace(request, batch=request.batch // microbatches, **there)
+        for request in descriptions.requests(recipe, phase)
+    ]
+    return 'xla' not in [attend.choose(named, request) for request in requests]
 
 
 def _ways(mesh):

@@ -182,7 +182,8 @@ def _cost(plan, label, chip, mfu, price):
 def notes(plan):
     """Yields sentences that state the assumptions of the plan."""
     chip, options = plan.chip, plan.options
-    attention = 'no array' if plan.fused else 'an array'
+    stores = dict.fromkeys(phase.name for phase in plan.phases if not phase.fused)
+    attention = f'an array (in {", ".join(stores)})' if stores else 'no array'
     if options.mfu is not None:
         mfu = 'given'
     elif plan.bound:

@@ -122,6 +122,11 @@ def program(recipe, phase):
 
 def attention_backend(recipe, phase):
     """Returns lines that name the attention backend of a phase's encoder."""
+    return [attend.explain(*pair) for pair in requests(recipe, phase).items()]
+
+
+def requests(recipe, phase):
+    """Returns {attend.Request of a phase's encoder: the backend that it names}."""
     token = phase.objective.token_objective
     attends = token.attends if token else 'bidirectional'
     shape = (phase.batch_size, phase.length)
@@ -129,6 +134,7 @@ def attention_backend(recipe, phase):
     order_BL = ids_BL if attends == 'rows' else None
     params = recipe.shapes(phase).params
     call = functools.partial(phase.network.apply, 'encoder', causal=attends == 'causal')
-    with jax.set_mesh(recipe.mesh), attend.record_requests() as record:
+    mesh = recipe.mesh.abstract_mesh
+    with jax.sharding.use_abstract_mesh(mesh), attend.record_requests() as record:
         jax.eval_shape(call, params, ids_BL, ids_BL, ids_BL, order_BL)
-    return [attend.explain(*pair) for pair in record.items()]
+    return record

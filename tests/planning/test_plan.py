@@ -178,6 +178,24 @@ def test_activations_follow_from_shape_and_policy(tmp_path):
     assert unfused - none > depth * 4 * length**2 * 4
 
 
+@pytest.mark.parametrize(
+    'argument, dtype, chips, fused',
+    [
+        ('mlm', 'bfloat16', ('h100', 'v5e'), True),
+        ('mlm', 'bfloat16', ('t4', 'mi250x', 'core'), False),
+        ('mlm', 'float32', ('h100',), False),
+        ('mixture', 'bfloat16', ('h100', 'v5e'), False),
+    ],
+)
+def test_attention_is_planned_with_the_backend_of_the_chip(argument, dtype, chips, fused):
+    model = dict(name='transformer', preset='tiny', depth=1, dtype=dtype)
+    config = config_of(f'{argument},size=210m', model=model)
+    for chip in chips:
+        options = hardware.Options(**config['plan'] | {'hardware': f'{chip}:64'})
+        (phase,) = plan.make(config, options).phases
+        assert phase.fused == fused
+
+
 def test_max_rows_fit_and_one_more_does_not(study):
     held, room = study.phases[0].memory, study.chip.memory
     maximum = held.max_rows(room)
