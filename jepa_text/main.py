@@ -154,10 +154,6 @@ def _config_lines(call):
 
     Starts no run and writes nothing.
     """
-    if COMMANDS[call.command].config_module is None:
-        raise ValueError(
-            f'{call.command} has no config; it is configured by flags alone.'
-        )
     root = commands.root_of(call.command, call.config)
     resolved = schema.read(root, call.config)
     origins = {'file': call.file, 'command line': call.config, 'default': resolved}
@@ -180,6 +176,10 @@ def read(argv):
         )
     command = COMMANDS[name]
     words, settings = config_file.split_settings([argv[0], *argv[2:]])
+    of_config = [f'--config.{path}' for path, _ in settings]
+    of_config += [word for word in words if word == PRINT_CONFIG]
+    if of_config and command.config_module is None:
+        raise ValueError(f'{of_config[0]}: {name} has no config, only flags.')
     words = [word for word in words if word not in (PRINT_CONFIG, TRACEBACK, VERBOSE)]
     # The first word after the command may be the config.
     if command.config_module and len(words) > 1 and not words[1].startswith('-'):
@@ -277,7 +277,8 @@ def _flags(command, words):
     except flags.Error as error:
         raise ValueError(str(error).strip().splitlines()[-1].rstrip('.') + '.') from error
     if unparsed:
-        raise ValueError(f'{unparsed[0]!r} is not a flag. {AS_SETTINGS}')
+        remedy = AS_SETTINGS if command.config_module else 'A model is --workdir=MODEL.'
+        raise ValueError(f'{unparsed[0]!r} is not a flag. {remedy}')
     given = {name: values[name].value for name in values}
     if twice := [name for name in values if values[name].present > 1]:
         flag, about = twice[0], commands.EXAMINED

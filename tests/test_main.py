@@ -319,6 +319,8 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         (f'{TRAIN} --config.clip_norm=-1', 'clip_norm=-1 must be a number above 0'),
         (f'train --config={QUICKSTART} --workdir=x', 'use `jepa-text study`'),
         (f'{TRAIN} more', "'more'"),
+        ('export --workdir=a --to=b --config.no=3', '--config.no: export has no config'),
+        ('export small --to=b', "'small' is not a flag. A model is --workdir=MODEL."),
         ('train toy --config.steps 3 --workdir=x', 'are set as --config.KEY=VALUE'),
         ('train toy --text= --workdir=x', '--text is empty'),
         ('train toy --text=README.md --workdir=.', 'give a folder with a name'),
