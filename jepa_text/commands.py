@@ -224,8 +224,8 @@ SHARED_FLAGS = {
     'print-config': 'print the resolved config and the origin of each value, and exit',
     'traceback': 'print the traceback of an error',
     'verbose': 'print more, such as a table of all parameters',
-    'distributed': 'auto, on or off: whether this is one process of a multi-process job',
 }
+DISTRIBUTED = 'auto, on or off: whether this is one process of a multi-process job'
 
 
 def command_of(place, config):
@@ -241,6 +241,11 @@ def root_of(command, config):
     module = COMMANDS[command].config_module
     if command == 'train' and 'runs' in config and 'phases' not in config:
         raise ValueError(importlib.import_module(TRAIN).OF_A_STUDY)
+    if 'model' in COMMANDS[command].arguments and config.keys() & {'phases', 'runs'}:
+        raise ValueError(
+            'The config has `phases` or `runs`, so it is one to train with. Give a model '
+            f'as --model=, for example `jepa-text {command} --model=small`.'
+        )
     if command == 'study' and 'phases' in config and 'runs' not in config:
         importlib.import_module(STUDY).plain(config)  # raises ValueError
     if command in ('prepare', 'plan') and 'runs' in config:
@@ -269,6 +274,7 @@ def usage(arguments):
     flags = flags | ({'text': TEXT} if command.has_text else {})
     flags |= {flag: text for flag, (_, text) in command.arguments.items()}
     flags |= command.switches | SHARED_FLAGS
+    flags |= {'distributed': DISTRIBUTED} if name == 'train' else {}
     config = 'CONFIG[:ARGUMENTS] ' * has_config
     lines = [f'jepa-text {name} {config}--workdir=DIR [FLAGS]', '']
     lines += [f'{command.summary.capitalize()}.', '', 'Flags:']

@@ -37,14 +37,14 @@ AS_SETTINGS = 'Config keys are set as --config.KEY=VALUE.'
 @dataclasses.dataclass(frozen=True)
 class Call:
     """A command line: the name of the command, the config with all settings, that of
-    the file alone, the value of --workdir, the switches, and --distributed."""
+    the file alone, the value of --workdir, the switches, and --distributed of `train`."""
 
     command: str
     config: dict
     file: dict
     workdir: str | None
     switches: dict
-    distributed: str
+    distributed: str | None
 
 
 def run(argv=None):
@@ -201,7 +201,7 @@ def read(argv):
             settings = [*_of_text(name, text, workdir, file), *settings]
         config = config_file.with_settings(root, file, settings)
         schema.read(root, config)
-    return Call(name, config, file, workdir, switches, flags['distributed'])
+    return Call(name, config, file, workdir, switches, flags.get('distributed'))
 
 
 def _of_text(name, text, workdir, file):
@@ -266,8 +266,9 @@ def _flags(command, words):
         define(name, None, '', flag_values=values)
     for name in command.switches:
         flags.DEFINE_bool(name, False, '', flag_values=values)
-    choices = ('auto', 'on', 'off')
-    flags.DEFINE_enum('distributed', 'auto', choices, '', flag_values=values)
+    if command is COMMANDS['train']:
+        choices = ('auto', 'on', 'off')
+        flags.DEFINE_enum('distributed', 'auto', choices, '', flag_values=values)
     try:
         unparsed = values(words)[1:]
     except flags.UnrecognizedFlagError as error:

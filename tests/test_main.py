@@ -318,6 +318,8 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         (f'{TRAIN} --config.phases[7].steps=3', 'there is no [7], but 2 items'),
         (f'{TRAIN} --config.clip_norm=-1', 'clip_norm=-1 must be a number above 0'),
         (f'train --config={QUICKSTART} --workdir=x', 'use `jepa-text study`'),
+        ('evaluate small', 'Give a model as --model=, for example `jepa-text evaluate'),
+        ('plan toy --distributed=on', "no flag 'distributed'"),
         (f'{TRAIN} more', "'more'"),
         ('export --workdir=a --to=b --config.no=3', '--config.no: export has no config'),
         ('export small --to=b', "'small' is not a flag. A model is --workdir=MODEL."),
