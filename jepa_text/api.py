@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jepa_text.pretrained.load import Pretrained
 
 
-def config(name: str | os.PathLike, **keys: Any) -> ConfigDict:
+def config(name: str | os.PathLike, /, **keys: Any) -> ConfigDict:
     """Returns the ConfigDict of a config with keys set, as the command line sets them.
 
     name     a shipped config or a file, with its argument: 'toy:clm_mlm', 'my.py'; a Path

@@ -73,8 +73,8 @@ def test_a_config_is_that_of_the_command_line():
     assert made.to_dict() == call.config
     made = api.config('quickstart', jobs=2, **{'runs[0].name': 'first'})
     assert made.engine.jobs == 2 and made.runs[0]['name'] == 'first'
-    made = api.config('quickstart', engine=dict(jobs=3))
-    assert made.engine.jobs == 3
+    made = api.config('quickstart', engine=dict(jobs=3), name='mine')
+    assert (made.engine.jobs, made.name) == (3, 'mine')
     assert api.config('quickstart', engine='ray').engine.name == 'ray'
 
 
