@@ -42,6 +42,7 @@ import tempfile
 import threading
 import time
 import traceback
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -234,7 +235,11 @@ def _call(options, place, task):
     """Returns the arguments of `_call_in_process`."""
     log = ''
     if not addresses.is_address(place):
-        log = os.path.join(place, LOGS, re.sub(r'[^\w.+=-]+', '-', task.name) + '.log')
+        name = re.sub(r'[^\w.+=-]+', '-', task.name)
+        if len(name.encode()) > 200:  # of 255 that a name may have
+            start = name.encode()[:180].decode(errors='ignore')
+            name = f'{start}-{zlib.crc32(task.name.encode()):08x}'
+        log = os.path.join(place, LOGS, f'{name}.log')
     path = os.pathsep.join(map(os.path.abspath, sys.path))
     threads = {_THREADS: os.environ[_THREADS]} if _THREADS in os.environ else {}
     variables = {**threads, **task.variables, 'PYTHONPATH': path}

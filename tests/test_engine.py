@@ -42,6 +42,7 @@ def test_fresh_processes_keep_the_order_and_write_logs(tmp_path, monkeypatch):
     outcomes = run(
         tmp_path,
         task('a', 'process'),
+        *(task('long ' * 60 + end, 'process') for end in 'xy'),
         task('fails', 'fail', 'disk'),
         task('b', 'environment', 'SLURM_NTASKS'),
         task('c', 'environment', 'COLOR', variables={'COLOR': 'red'}),
@@ -51,6 +52,7 @@ def test_fresh_processes_keep_the_order_and_write_logs(tmp_path, monkeypatch):
     assert (outcomes['b'].value, outcomes['c'].value) == (None, 'red')
     assert str(outcomes['fails'].error) == 'OSError: disk is wrong'
     log = (tmp_path / 'logs' / 'fails.log').read_text()
+    assert len(list((tmp_path / 'logs').glob('long-*.log'))) == 2
     assert 'before the failure' in log and 'Traceback' in log
 
 
