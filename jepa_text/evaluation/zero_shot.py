@@ -131,7 +131,7 @@ def similarity(model, task):
     test = task.test
     texts = list(dict.fromkeys(test.texts()))
     number = {text: index for index, text in enumerate(texts)}
-    vectors_ND = model.encode(texts, pool=model.pool)
+    vectors_ND = model.encode(texts, normalize=False)
     if not np.isfinite(vectors_ND).all():
         return None
     sides = (

@@ -100,7 +100,7 @@ class Pretrained:
         special token begins a text, and a batch_size below 1.
         """
         if normalize is None:
-            normalize = self.normalize and pool is None
+            normalize = self.normalize and pool in (None, self.pool)
         pool = self.pool if pool is None else pool
         resolve.check_choice('pool', pooling.base(pool), pooling.POOLINGS)
         count = self.network.encoder.depth + 1
