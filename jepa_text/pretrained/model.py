@@ -18,7 +18,7 @@ from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
 from jepa_text.pretrained import base, prediction, saved
 from jepa_text.report import progress as bars
-from jepa_text.settings import resolve
+from jepa_text.settings import ranges, resolve
 
 
 @jax.tree_util.register_pytree_with_keys_class
@@ -104,10 +104,7 @@ class Pretrained:
         pool = self.pool if pool is None else pool
         resolve.check_choice('pool', pooling.base(pool), pooling.POOLINGS)
         count = self.network.encoder.depth + 1
-        if not -count <= layer < count:
-            raise ValueError(
-                f'layer={layer} must be from -{count} to {count - 1}: there are {count}.'
-            )
+        layer = ranges.whole('layer', layer, minimum=-count, maximum=count - 1)
         is_one = isinstance(texts, str)
         rows = self.rows([texts] if is_one else texts)
         pooling.check(pool, self.ends()[0], rows, self.tokenizer.special_ids)
@@ -149,8 +146,7 @@ class Pretrained:
         tokenizer, (begin, end) = self.tokenizer, self.ends()
         self.check_fills()
         _check_text('text', text)
-        if top < 1:
-            raise ValueError(f'top={top} must be at least 1.')
+        top = ranges.whole('top', top, minimum=1)
         if '<mask>' not in text:
             raise ValueError(f'{text!r} has no <mask> to fill.')
         ids = np.array([*begin, *tokenizer.encode_masked(text), *end], np.int32)

@@ -7,6 +7,7 @@ from jepa_text.data import batching, truncation
 from jepa_text.models import memo
 from jepa_text.parallel import sharding
 from jepa_text.pretrained import base
+from jepa_text.settings import ranges
 
 # Tokens per batch, with padding. On a CPU larger batches do not fit the cache, and the
 # kernel zeroes arrays of 32 MiB or more on every allocation.
@@ -31,7 +32,9 @@ def reader(model, max_length=None):
     leave no room for a text.
     """
     begin, end = model.ends()
-    length = model.length if max_length is None else max_length
+    length = model.length
+    if max_length is not None:
+        length = ranges.whole('max_length', max_length, minimum=1)
     if length > model.length:
         raise ValueError(
             f'max_length={max_length}, but {model.name or "the model"} reads at most '
@@ -70,9 +73,7 @@ def tokens_of(batch_size, length):
     """
     if batch_size is None:
         return usual_tokens()
-    if batch_size < 1:
-        raise ValueError(f'batch_size={batch_size} must be at least 1, or None.')
-    return batch_size * length
+    return ranges.whole('batch_size', batch_size, minimum=1) * length
 
 
 def batches(rows, pad_id, maximum, tokens=None, devices=1):

@@ -5,6 +5,7 @@ later with an arithmetic error, after which a supervisor would repeat the run.
 """
 
 import math
+import numbers
 import operator
 import re
 import types
@@ -41,6 +42,14 @@ def number(what, value, whole=False, finite=True, **bounds):
     if not valid:
         expected = describe(whole, finite and value in (math.inf, -math.inf), **bounds)
         raise ValueError(f'{what}={value!r} must be {expected}.')
+
+
+def whole(what, value, **bounds):
+    """Returns an integer of Python or numpy as an int; raises ValueError as `number`."""
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        value = int(value)
+    number(what, value, whole=True, **bounds)
+    return int(value)
 
 
 def describe(whole=False, finite=False, **bounds):

@@ -119,12 +119,19 @@ def test_what_is_not_a_text_is_rejected(model, other):
             method(other)
 
 
-@pytest.mark.parametrize('count', [0, -1])
-def test_counts_below_one_are_refused(model, count):
-    with pytest.raises(ValueError, match=f'batch_size={count} must be at least 1'):
+@pytest.mark.parametrize('count', [0, -9, 2.5, '1'])
+def test_counts_that_are_no_integers_above_zero_are_refused(model, count):
+    with pytest.raises(ValueError, match=f'batch_size={count!r} must be an integer at l'):
         model.encode(TEXTS, batch_size=count)
-    with pytest.raises(ValueError, match=f'top={count} must be at least 1'):
+    with pytest.raises(ValueError, match=f'top={count!r} must be an integer at least 1'):
         model.fill('The <mask>.', top=count)
+    with pytest.raises(ValueError, match=f'max_length={count!r} must be an integer'):
+        examined.with_head(model, labels.Labels(labels=('a', 'b'))).predict(
+            TEXTS, None, count
+        )
+    layer = count or 9
+    with pytest.raises(ValueError, match=f'layer={layer!r} must be an integer at least'):
+        model.encode(TEXTS, layer=layer)
 
 
 @pytest.mark.parametrize(
