@@ -5,7 +5,8 @@ component.
 """
 
 import dataclasses
-from pathlib import PurePosixPath, PureWindowsPath
+import re
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from jepa_text.hf.families import FAMILIES
 
@@ -46,9 +47,14 @@ class Facts:
 def text(model, architecture, parameters, facts=None, license_name=None, published=None):
     """The text of README.md: front matter, then the known facts, in Markdown.
 
-    `published` is the name of the model on the hub, if it is there.
+    `published` is the name of the model on the hub, if it is there. Without
+    `license_name`, a model that was loaded from a folder keeps the license of its card.
     """
-    facts = facts or Facts()
+    facts, record = facts or Facts(), model.record or {}
+    start = ''
+    if known := record.get('license'):
+        start = f' Started from {public_name(record["source"])} ({known}).'
+    license_name = license_name or known
     task, loader = _task(architecture, model.causal)
     license_text = license_name or 'unknown: ask its author before you share it'
     parts = [
@@ -56,7 +62,7 @@ def text(model, architecture, parameters, facts=None, license_name=None, publish
         f'license: {license_name or "unknown"}\ntags: [jepa-text]\n---',
         f'# {published or facts.name or public_name(model.name)}',
         f'{architecture}, {parameters:,} parameters in float32, texts of up to '
-        f'{model.length:,} tokens. License: {license_text}.',
+        f'{model.length:,} tokens. License: {license_text}.{start}',
         # Warnings, such as that a model learned nothing, come first.
         *(f'**{warning}**' for warning in facts.sentences[1:]),
         *_training(facts),
@@ -65,6 +71,15 @@ def text(model, architecture, parameters, facts=None, license_name=None, publish
         *_usage(model, architecture, loader, published or 'FOLDER'),
     ]
     return '\n\n'.join(parts) + '\n'
+
+
+def license_of(folder):
+    """The license in the front matter of a folder's README.md; None if there is none."""
+    path = Path(folder, 'README.md')
+    text = path.read_text(encoding='utf-8', errors='replace') if path.is_file() else ''
+    front = text.partition('\n---')[0] if text.startswith('---') else ''
+    found = re.search(r'^license: *(\S+)', front, re.MULTILINE)
+    return found[1] if found and found[1] != 'unknown' else None
 
 
 def public_name(value):

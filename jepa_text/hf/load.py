@@ -9,7 +9,7 @@ from flax import traverse_util
 
 from jepa_text.data import tokenizers
 from jepa_text.hf import adapt as adapting
-from jepa_text.hf import files, sentence, task_head, weights
+from jepa_text.hf import card, files, sentence, task_head, weights
 from jepa_text.hf.configs import encoder_of
 from jepa_text.hf.source import Source, init, shapes_of
 from jepa_text.models import heads
@@ -145,6 +145,7 @@ def _decided(imported, source, mask, head, used):
         mask = (tokenizer.backend.id_to_token(tokenizer.mask_id), 'found')
     return {
         'commit': files.commit_of(source.folder),
+        'license': card.license_of(source.folder),
         'family': source.family,
         'attends': 'causal' if imported.causal else 'bidirectional',
         'window': imported.section.get('window'),

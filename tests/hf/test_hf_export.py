@@ -301,6 +301,14 @@ def test_the_card_states_what_is_known(changes, architecture, facts, there, abse
     assert [part for part in absent if part in text] == []
 
 
+def test_the_card_keeps_the_license_of_the_model_that_was_loaded(tmp_path):
+    export.write(trained(), tmp_path / 'old', license='mit')
+    model = load.load(f'hf:{tmp_path / "old"}')
+    text = card.text(model, 'BertModel', 1)
+    assert 'license: mit' in text and 'Started from old (mit).' in text
+    assert 'license: gpl' in card.text(model, 'BertModel', 1, None, 'gpl')
+
+
 @pytest.mark.parametrize('prefix', ['', 'hf:'])
 def test_the_card_contains_no_local_path(tmp_path, monkeypatch, prefix):
     """Neither of its origin nor of itself."""
