@@ -5,6 +5,7 @@ import weakref
 from pathlib import Path
 from unittest import mock
 
+import examined
 import jax
 import numpy as np
 import pandas
@@ -147,6 +148,8 @@ def test_steps_are_those_of_train(config, run):
     step(given, next(batches))
     with pytest.raises(ValueError, match='The state is gone: a step was given it'):
         jt.steps(config, given)
+    vectors_ND = run.model().encode(['Call me Ishmael.'])
+    assert vectors_ND.shape == (1, 64)
 
 
 def test_a_stopped_run_leaves_no_state_in_memory(monkeypatch, tmp_path):
@@ -164,13 +167,11 @@ def test_a_stopped_run_leaves_no_state_in_memory(monkeypatch, tmp_path):
     assert caught.tb and states[0]() is None
 
 
-def test_a_loop_of_ones_own_refuses_wrong_arithmetic(config, run, monkeypatch):
+def test_a_loop_of_ones_own_refuses_wrong_arithmetic(config, monkeypatch):
     wrong = mock.Mock(side_effect=RuntimeError('wrong results'))
     monkeypatch.setattr(own_loop.self_test, 'check', wrong)
     with pytest.raises(RuntimeError, match='wrong results'):
         jt.steps(config)
-    vectors_ND = run.model().encode(['Call me Ishmael.'])
-    assert vectors_ND.shape == (1, 64)
 
 
 def test_names_may_contain_commas():
@@ -222,9 +223,9 @@ def test_a_table_instead_of_its_file_is_explained(labeled):
             jt.evaluate('small', tasks)
 
 
-def test_vectors_are_a_step_of_scikit_learn(run, labeled):
+def test_vectors_are_a_step_of_scikit_learn(labeled, tmp_path):
     frame = pandas.read_csv(labeled)
-    model = run.model()
+    model = jt.load(examined.saved_model(tmp_path / 'model'))
     steps = pipeline.make_pipeline(jt.sklearn.TextEncoder(model), LogisticRegression())
     grid = {'textencoder__layer': [0, -1]}
     search = GridSearchCV(steps, grid, cv=2).fit(frame.text, frame.label)
@@ -233,6 +234,6 @@ def test_vectors_are_a_step_of_scikit_learn(run, labeled):
         with pytest.raises(ValueError, match='give one column of a table'):
             jt.sklearn.TextEncoder(model).transform(wrong)
     assert set(search.predict(['the 9 ships sail', 'many taxes'])) <= set(SORTS)
-    encoder = clone(jt.sklearn.TextEncoder(Path(run.workdir), pool='max'))
+    encoder = clone(jt.sklearn.TextEncoder(tmp_path / 'model', pool='max'))
     vectors_ND = encoder.fit_transform(frame.text)
     np.testing.assert_array_equal(vectors_ND, model.encode(frame.text, pool='max'))

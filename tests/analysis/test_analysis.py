@@ -43,6 +43,20 @@ def folder(tmp_path_factory):
         tiny.train(made | {'seed': seed}, folder / f'a-{seed}')
     with open(folder / 'a-0' / metrics.FILE, 'a') as file:
         file.write('{"step": 3, "jepa/lambda": 0.5}\n')
+    return labeled(folder)
+
+
+@pytest.fixture(scope='module')
+def untrained(tmp_path_factory):
+    """Two saved models of these names, and a labeled set."""
+    folder = tmp_path_factory.mktemp('untrained')
+    for name in ('a-0', 'a-1'):
+        examined.saved_model(folder / name)
+    return labeled(folder)
+
+
+def labeled(folder):
+    """Writes the labeled set; returns the folder."""
     nouns = ('whale', 'captain', 'sister', 'garden')
     rows = [
         {'text': f'The {noun} and the {other} saw {n} of them.', 'label': noun}
@@ -225,32 +239,32 @@ SAME = [dict(name='sentences', made='word_order', max_texts=200, seed=n) for n i
         ),
     ],
 )
-def test_invalid_configs_are_rejected(changes, words, folder):
+def test_invalid_configs_are_rejected(changes, words, untrained):
     # Before any model is loaded.
     made = {'one': ['a'] * 30, 'few': list('aaabbb') * 2 + list('aab')}
     for task in changes.get('tasks', ()):
         if task['name'] in made:
             labels = enumerate(made[task['name']])
             rows = [dict(text=f't{n}', label=x) for n, x in labels]
-            path = examined.jsonl(folder / f'{task["name"]}.jsonl', rows)
+            path = examined.jsonl(untrained / f'{task["name"]}.jsonl', rows)
             task |= dict(name='labeled', path=path)
     with pytest.raises((ValueError, FileNotFoundError), match=words):
-        analyze.analyze(config(folder, **changes), folder / 'bad')
+        analyze.analyze(config(untrained, **changes), untrained / 'bad')
 
 
-def test_scores_that_are_all_equal_raise(folder):
+def test_scores_that_are_all_equal_raise(untrained):
     rows = [dict(text_a=f'a {n}', text_b=f'b {n}', score=1) for n in range(40)]
-    flat = [dict(name='own', path=examined.jsonl(folder / 'flat.jsonl', rows))]
+    flat = [dict(name='own', path=examined.jsonl(untrained / 'flat.jsonl', rows))]
     with pytest.raises(ValueError, match='flat: all 24 scores of the train set are 1.0'):
-        analyze.analyze(config(folder, tasks=flat), folder / 'bad')
+        analyze.analyze(config(untrained, tasks=flat), untrained / 'bad')
 
 
-def test_command_line_models_and_tasks(folder):
-    argument = f'models={folder}/a-0,hf:x/y,tasks=bundled,sst2@GLUE/SST-2'
+def test_command_line_models_and_tasks():
+    argument = 'models=runs/a-0,hf:x/y,tasks=bundled,sst2@GLUE/SST-2'
     root = main.__file__.rsplit('/', 2)[0]
     flags = [f'--config={root}/configs/analyze.py:{argument}', '--workdir=x']
     found = main.read(['jepa-text', 'analyze', *flags]).config
-    assert found['models'] == [f'{folder}/a-0', 'hf:x/y']
+    assert found['models'] == ['runs/a-0', 'hf:x/y']
     assert found['tasks'] == [dict(name='bundled'), dict(name='sst2', path='GLUE/SST-2')]
 
 
@@ -276,10 +290,10 @@ def test_run_names():
     assert named(['hf:there/minilm/model'])['hf:there/minilm/model'] == ('minilm', 0)
 
 
-def test_steps_of_a_run_that_were_saved_are_no_seeds(folder, tmp_path):
+def test_steps_of_a_run_that_were_saved_are_no_seeds(tmp_path):
     places = [str(tmp_path / f'step-{step}') for step in (1, 2)]
-    for number, place in enumerate(places):
-        load.load(f'{folder}/a-{number}').save(place)
+    for factor, place in enumerate(places, 1):
+        jax.tree.map(lambda x, f=factor: f * x, examined.model()).save(place)
     assert {*analyze.run_names(places).values()} == {('step-1', 0), ('step-2', 0)}
 
 
@@ -381,6 +395,7 @@ def test_probes_of_pairs(kind):
         assert abs(values['overlap_spearman'].value) < 0.3
 
 
+@pytest.mark.slow
 def test_geometry_is_written_while_training(folder):
     log = {line['step']: line for line in metrics.read(folder / 'a-0')}
     for step in (0, 2):
@@ -389,6 +404,7 @@ def test_geometry_is_written_while_training(folder):
     assert log[0]['geometry/uniformity'] != log[2]['geometry/uniformity']
 
 
+@pytest.mark.slow
 def test_geometry_in_training_is_that_of_the_texts(folder):
     model = load.load(folder / 'a-0')
     rows = pipeline.Rows(tiny.rows(folder), 'heldout')
