@@ -28,6 +28,7 @@ def test_a_run_of_0_1_loads_with_the_same_vectors(older):
     np.testing.assert_allclose(vectors_ND, np.load(older / 'vectors.npy'), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_run_of_0_1_is_refused_as_a_workdir_and_left_as_it_is(older, tmp_path):
     before = {*older.rglob('*'), older / 'lock'}
     with pytest.raises(ValueError) as refused:

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import draws
 import examined
 import jax
 import numpy as np
@@ -27,8 +28,15 @@ def found(model, tmp_path_factory):
     return features.extract(model, TEXTS, folder, POOLINGS), folder
 
 
-@pytest.mark.parametrize('layer', [0, 2])
-@pytest.mark.parametrize('pool', ['mean', 'max', 'cls', 'mean-specials'])
+@pytest.mark.parametrize(
+    'layer, pool',
+    draws.in_stages(
+        *((2, 'mean'), (0, 'cls'), (2, 'mean-specials')),
+        *((2, 'max'), (2, 'cls'), (0, 'mean'), (0, 'max'), (0, 'mean-specials')),
+        fast=3,
+        slow=5,
+    ),
+)
 def test_vectors_equal_encode(found, model, layer, pool):
     expected = model.encode(TEXTS, layer=layer, pool=pool)
     got = found[0].vectors(layer, pool)

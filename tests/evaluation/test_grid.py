@@ -80,6 +80,7 @@ def test_the_head_has_a_rate_of_its_own(rows):
         np.testing.assert_allclose(8 * one, other, atol=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('unit_norm', [True, False])
 def test_with_a_unit_norm_the_scale_of_the_given_one_does_not_matter(rows, unit_norm):
     model, losses = examined.model(), []

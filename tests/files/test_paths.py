@@ -158,6 +158,7 @@ def test_valid_paths_are_accepted():
         assert paths.local('x', path) == str(path)
 
 
+@pytest.mark.slow
 def test_the_home_folder_is_known_everywhere(tmp_path, monkeypatch):
     monkeypatch.setenv('HOME', str(tmp_path))
     assert paths.local('x', '~/runs') == f'{tmp_path}/runs'

@@ -11,7 +11,7 @@ import hf_cases
 import jax
 import numpy as np
 import pytest
-from hf_cases import CASES, ENCODERS
+from hf_cases import CASES
 from numpy.testing import assert_allclose, assert_array_equal
 from test_hf_import import check_logits, tensors_of, their_logits
 
@@ -29,6 +29,8 @@ from jepa_text.settings import resolve
 
 # Qwen2 is exported as another family (test_hf_tokenizers.py).
 EXPORTED = [case for case in CASES if case != 'qwen2']
+# Those whose export is a fast test.
+FEW = ('bert', 'eurobert', 'modernbert')
 TEXT = 'The President of the United <mask> of America, and the <mask>.'
 
 
@@ -61,7 +63,7 @@ def config_of(folder):
 @pytest.mark.parametrize(
     'case',
     [
-        pytest.param(case, marks=[pytest.mark.slow] * (case not in ENCODERS))
+        pytest.param(case, marks=[pytest.mark.slow] * (case not in FEW))
         for case in EXPORTED
     ],
 )

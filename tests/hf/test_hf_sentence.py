@@ -37,6 +37,7 @@ def trained(objective='mlm', **changes):
     return dataclasses.replace(model, params=params)
 
 
+@pytest.mark.slow
 def test_pooling_without_special_tokens_is_not_exported(tmp_path):
     model = trained()
     found = model.encode(TEXTS, pool='mean-specials')

@@ -157,15 +157,24 @@ def test_vmap_over_kernels_equals_a_loop(inputs):
         close(ours, gradients(plain, hidden, one, labels), rtol=1e-6)
 
 
-@pytest.mark.parametrize('width', [None, 'fsdp'])
 @pytest.mark.parametrize(
-    'shape, vocab_first',
-    [
-        *(((2, 2, 1), True), ((2, 2, 1), False), ((2, 1, 2), False)),
-        *(((1, 2, 2), False), ((1, 1, 4), False)),
-    ],
+    'shape, vocab_first, width',
+    draws.in_stages(
+        ((2, 2, 1), True, 'fsdp'),
+        ((1, 2, 2), False, 'fsdp'),
+        ((2, 1, 2), False, None),
+        ((2, 2, 1), True, None),
+        ((2, 2, 1), False, None),
+        ((2, 2, 1), False, 'fsdp'),
+        ((2, 1, 2), False, 'fsdp'),
+        ((1, 2, 2), False, None),
+        ((1, 1, 4), False, None),
+        ((1, 1, 4), False, 'fsdp'),
+        fast=3,
+        slow=7,
+    ),
 )
-def test_rows_and_tokens_over_a_mesh(inputs, shape, width, vocab_first):
+def test_rows_and_tokens_over_a_mesh(inputs, shape, vocab_first, width):
     """Equals one device, without communication of logits, hidden states or kernel.
 
     The gradient of a kernel that is split along its width is reduce-scattered.

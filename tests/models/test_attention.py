@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import types
 
+import draws
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -563,8 +564,12 @@ def mesh(axis='tensor'):
     return sharding.make_mesh(data=2, devices=jax.devices()[:4], **{axis: 2})
 
 
-@pytest.mark.parametrize('axis', ['tensor', 'context'])
-@pytest.mark.parametrize('batch', [4, 3])
+@pytest.mark.parametrize(
+    'batch, axis',
+    draws.in_stages(
+        *((4, 'tensor'), (3, 'context'), (4, 'context'), (3, 'tensor')), fast=2, slow=2
+    ),
+)
 def test_a_kernel_on_a_mesh_gets_its_rows_and_heads(batch, axis):
     shapes = []
 
@@ -585,7 +590,9 @@ def test_a_kernel_on_a_mesh_gets_its_rows_and_heads(batch, axis):
     close(got, reference(*inputs, segments, causal=False, window=30))
 
 
-@pytest.mark.parametrize('groups, repeated', [(1, 4), (2, 4), (4, 4), (3, 12)])
+@pytest.mark.parametrize(
+    'groups, repeated', draws.in_stages((2, 4), (3, 12), (1, 4), (4, 4), fast=2, slow=2)
+)
 def test_groups_of_keys_are_repeated_if_there_are_more_devices(groups, repeated):
     """As few times as possible; 12 heads in 3 groups on 4 devices need 12."""
     heads = 12 if groups == 3 else 4

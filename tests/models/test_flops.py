@@ -174,14 +174,11 @@ def wide(name):
     return WIDE | {'depth': 3 if 'data2vec' in name else 2}
 
 
-# The sections of presets are also counted by XLA: one of them takes long enough.
-ALL_BUT_ONE = {name for name in SECTIONS if name != 'mlm, phase 0'}
-
-
 @pytest.mark.parametrize(
     'name',
     [
-        pytest.param(name, marks=[pytest.mark.slow] * (name in ALL_BUT_ONE))
+        # Those of presets are also counted by XLA.
+        pytest.param(name, marks=[pytest.mark.slow] * (name in SECTIONS))
         for name in EVERY
     ],
 )

@@ -68,7 +68,7 @@ def reach(model, causal):
 # With a window, one of two layers has it; in the other, positions see only themselves.
 @pytest.mark.parametrize(
     'window, causal',
-    draws.in_stages((2, False), (None, True), (2, True), (None, False), fast=1),
+    draws.in_stages((2, False), (None, True), (2, True), (None, False), slow=2),
 )
 def test_only_visible_positions_have_a_gradient(window, causal):
     options = {} if window is None else dict(window=(window, 0), rope_theta=None)
@@ -234,6 +234,7 @@ def test_all_trunks_have_an_lm_head_and_a_sharding(name, tied):
     sharding.shardings({'params': {'encoder': trunk, 'lm_head': shapes}}, mesh)
 
 
+@pytest.mark.slow
 def test_angles_are_computed_once(tokens):
     """Not per layer, for queries and keys, forward and backward."""
     model = build(scan=False)

@@ -222,7 +222,7 @@ def test_make_is_used_like_the_optimizers_of_optax(section, reference):
     jax.tree.map(lambda a, b: assert_allclose(a, b, atol=1e-6), ours, theirs)
 
 
-@pytest.mark.parametrize('name', draws.in_stages('adamw', 'muon', fast=1))
+@pytest.mark.parametrize('name', draws.in_stages('adamw', 'muon', slow=2))
 def test_an_update_is_the_same_on_one_device_and_on_four(name):
     """Moments are sharded like their parameters."""
     shapes = jax.tree.map(
@@ -311,8 +311,15 @@ def test_layers_are_numbered_from_the_first_one_on(scan):
     assert ups == [0.0, 0.0, 1.0, 0.5]
 
 
-@pytest.mark.parametrize('name', ['adamw', 'muon', 'sgd'])
-@pytest.mark.parametrize('form', [dict, unrolled])
+@pytest.mark.parametrize(
+    'name, form',
+    draws.in_stages(
+        *(('adamw', dict), ('muon', unrolled), ('sgd', dict)),
+        *(('adamw', unrolled), ('muon', dict), ('sgd', unrolled)),
+        fast=3,
+        slow=3,
+    ),
+)
 def test_multipliers_scale_updates_exactly(name, form):
     params, grads = form(tree(0)), form(tree(1))
     lr_multipliers = (

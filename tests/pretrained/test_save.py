@@ -77,7 +77,7 @@ def said(model):
     ]
 
 
-@pytest.mark.parametrize('name', draws.in_stages(*MODELS, fast=4, slow=2))
+@pytest.mark.parametrize('name', draws.in_stages(*MODELS, fast=2, slow=4))
 def test_a_saved_model_is_loaded_to_the_bit(name, tmp_path):
     model = MODELS[name](tmp_path)
     model.save(tmp_path / 'one')

@@ -63,6 +63,7 @@ def test_its_size(small):
     assert 'apache-2.0' in (folder / 'README.md').read_text(encoding='utf-8')
 
 
+@pytest.mark.slow
 def test_it_fills_words_of_texts_that_it_has_not_seen(small):
     """Its first answers are right more often than the most frequent word of the texts,
     the best answer that reads none of them. Measured: 0.259, 0.519 and 0.071."""

@@ -14,6 +14,9 @@ from jepa_text.parallel import exits
 from jepa_text.pretrained import load
 from jepa_text.running import metrics
 
+# All of them need a run that has finished.
+pytestmark = pytest.mark.slow
+
 CHANGES = dict(
     steps=4,
     phases=(dict(objective=dict(name='mlm')),),
@@ -39,7 +42,6 @@ def run(finished, tmp_path):
     return config, tmp_path / 'run'
 
 
-@pytest.mark.slow
 def test_a_missing_checkpoint_folder_raises(run):
     config, workdir = run
     shutil.rmtree(workdir / 'checkpoints')

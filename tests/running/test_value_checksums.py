@@ -73,6 +73,7 @@ def file_damage(rng, path):
     return f'{what} in {path}'
 
 
+@pytest.mark.slow
 def test_no_damaged_file_changes_what_is_restored(tmp_path):
     """Of the newer of two steps: it is stepped over, or the damage is harmless."""
     rng, run, restored = np.random.default_rng(draws.seed()), tmp_path / 'run', set()

@@ -1,5 +1,6 @@
 """The presets of the papers at full scale have the papers' numbers."""
 
+import draws
 import jax
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ def count(phase, modules):
     return sum(leaf.size for leaf in leaves)
 
 
-@pytest.mark.parametrize('preset', PRESETS)
+@pytest.mark.parametrize('preset', draws.in_stages(*PRESETS, fast=3, slow=len(PRESETS)))
 def test_every_preset_is_valid(preset):
     config, made = built(f'{preset},size=210m')
     assert config['name'] == f'{preset}_210m'

@@ -27,6 +27,7 @@ def distinct(drawn):
     return all(not np.array_equal(a, b) for a, b in itertools.combinations(drawn, 2))
 
 
+@pytest.mark.slow
 def test_no_two_seeds_share_weights_or_draws():
     assert distinct([jax.random.key_data(key_of(seed)) for seed in SEEDS])
     network = test_objectives.network_of(test_objectives.build('mlm'))

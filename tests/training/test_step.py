@@ -227,6 +227,7 @@ def test_lambda_zero_trains_as_mlm_bit_for_bit():
         equal(a.params[name], b.params[name])
 
 
+@pytest.mark.slow
 def test_sigmoid_weight_drifts_to_its_clamp_and_never_decays():
     """jepa_mlm 2.3: w(t) is about the sum of learning rates under Adam."""
     balance = dict(name='sigmoid', initial=0.5, low=0.0, high=0.515)

@@ -162,6 +162,7 @@ def test_a_predictor_of_other_shapes_is_reinitialized(folder, before):
     assert switches.reinitialized(built, built.phases[1]) == ['predictor'] * (not is_same)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('before', ['sigmoid', 'gradient_ratio'])
 def test_a_balance_only_takes_over_the_means_of_its_own_rule(folder, before):
     """What a phase before the last one has left in the memory is out of date."""
