@@ -209,7 +209,7 @@ def test_the_core_is_small(package):
     assert f'{count} packages are required' in packages.FAQ.read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_wheel_trains_in_an_empty_folder(built, tmp_path):
     """With no clone anywhere; `.ci/run --all` has environments without our packages."""
     with zipfile.ZipFile(built[1]) as archive:

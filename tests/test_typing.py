@@ -54,7 +54,7 @@ SAID = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_checker_knows_the_types_of_a_program(tmp_path):
     """And nothing is wrong in its other lines."""
     (tmp_path / 'program.py').write_text(PROGRAM.lstrip())

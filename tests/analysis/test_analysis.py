@@ -175,7 +175,7 @@ def test_page_is_self_contained_and_has_every_figure(results, folder):
 @pytest.mark.parametrize(
     'engine',
     [
-        pytest.param(dict(jobs=2), marks=pytest.mark.slow),
+        pytest.param(dict(jobs=2), marks=pytest.mark.long),
         pytest.param(dict(name='ray'), marks=pytest.mark.ray),
     ],
     ids=['jobs', 'ray'],

@@ -56,7 +56,7 @@ def test_exact_duplicates_are_dropped_and_counted(folder, ours):
     assert kept == sum(map(len, found.values())) == 3 * 62 - 41
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_duplicates_do_not_depend_on_jobs(folder, ours):
     asked = dict(exact_duplicates=True, normalize='NFC')
     one, manifest = made(folder, 'one', ours, **asked)

@@ -17,7 +17,7 @@ against = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(against)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_bootstrap_over_examples_finds_what_is_there():
     """Its interval is that of a mean, and it rejects equal sides as often as it says."""
     rng = np.random.default_rng(0)

@@ -64,7 +64,7 @@ def test_the_schedule_is_piecewise_linear():
     assert Finetuning(steps=1).factors().tolist() == [1.0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_head_has_a_rate_of_its_own(rows):
     """After one step, its updates are larger by this factor, and no others."""
     before = grid.Grid(examined.model(), KIND, Finetuning(steps=1))
@@ -94,7 +94,7 @@ def test_with_a_unit_norm_the_scale_of_the_given_one_does_not_matter(rows, unit_
     assert np.array_equal(*losses) == unit_norm
 
 
-@pytest.mark.parametrize('width', draws.in_stages(3, 4, 2, slow=2))
+@pytest.mark.parametrize('width', draws.in_stages(3, 4, 2))
 def test_members_trained_together_equal_members_trained_alone(rows, width):
     """Width 3 is padded, 4 is spread over four devices. Clipping is on."""
     together = trained(rows, MEMBERS, width, clip_norm=0.5)
@@ -117,8 +117,7 @@ def test_heads_and_dropout_depend_on_the_seed(rows):
     assert (kernel[1][0] != kernel[1][1]).any()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('name', ['labels', 'retrieval'])
+@pytest.mark.parametrize('name', draws.in_stages('retrieval', 'labels'))
 def test_microbatches_equal_the_whole_batch(name):
     """Also for InfoNCE, whose loss couples all examples of a batch."""
     kind, rows = kind_and_rows(name, 24)
@@ -207,7 +206,7 @@ def test_a_modernbert_of_one_layer_has_none_to_unroll(tmp_path):
     assert jax.tree.structure(both[0]) == jax.tree.structure(both[1])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pure_bfloat16_loses_small_updates(rows):
     """As in 2507.00994: at 1e-5 most weights of about 0.02 never change."""
     moved = {}
@@ -225,7 +224,7 @@ def test_pure_bfloat16_loses_small_updates(rows):
 
 @pytest.mark.parametrize(
     'name, width, parts',
-    draws.in_stages(('labels', 3, 1), ('retrieval', 1, 2), ('labels', 1, 1), slow=2),
+    draws.in_stages(('labels', 3, 1), ('retrieval', 1, 2), ('labels', 1, 1)),
 )
 def test_parameters_equal_those_of_training_the_whole_table(
     name, width, parts, monkeypatch

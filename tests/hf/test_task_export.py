@@ -39,14 +39,14 @@ SIZES = dict(width=32, depth=2, heads=2, ffn_width=48)
 _TRANSFORMER = dict(name='transformer', kv_heads=1, **SIZES)
 ENCODERS = {
     'eurobert': _TRANSFORMER,
+    'bert': dict(name='bert', positions=64, **SIZES),
+    'modernbert': dict(name='modernbert', **SIZES),
     'llama': dict(_TRANSFORMER, qkv_bias=True, ffn_bias=True, o_bias=True),
     'mistral': dict(_TRANSFORMER, window=5),
     'qwen2': dict(_TRANSFORMER, qkv_bias=True),
     'qwen3': dict(_TRANSFORMER, qk_norm=True),
     'smollm3': dict(_TRANSFORMER, rope_theta=(1e4, None)),
-    'bert': dict(name='bert', positions=64, **SIZES),
     'roberta': dict(name='bert', positions=65, position_offset=1, **SIZES),
-    'modernbert': dict(name='modernbert', **SIZES),
 }
 ROLES = ('pad', 'bos', 'eos')
 NORMED = dict(act='gelu_norm')
@@ -117,7 +117,7 @@ def alike(found, wanted, atol=1e-5):
             assert_allclose(one, another, atol=atol)
 
 
-@pytest.mark.parametrize('family, name', draws.in_stages(*CASES, slow=len(ENCODERS)))
+@pytest.mark.parametrize('family, name', draws.in_stages(*CASES, slow=3))
 def test_exported_models_give_the_same_answers(tmp_path, family, name):
     model = tuned(family, name)
     found = export.write(model, tmp_path / 'out')
@@ -205,8 +205,9 @@ def test_the_command_exports_a_fine_tuned_model(tmp_path, capsys):
     alike(load.load(f'hf:{out}').predict(TEXTS), model.predict(TEXTS))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('pool, is_refused', [('auto', False), ('mean', True)])
+@pytest.mark.parametrize(
+    'pool, is_refused', draws.in_stages(('auto', False), ('mean', True))
+)
 def test_a_bert_is_tuned_so_that_it_can_be_exported(tmp_path, capsys, pool, is_refused):
     """By default; with another pooling, it is said before training."""
     (tmp_path / 'bert').mkdir()

@@ -3,6 +3,7 @@
 import functools
 import types
 
+import draws
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -54,10 +55,9 @@ def predicted(name):
     return both(context_BKD)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ('name', 'attend', 'options', 'tolerance'),
-    [
+    draws.in_stages(
         ('cudnn', in_runs, {}, 1e-5),
         (
             'pallas',
@@ -65,7 +65,7 @@ def predicted(name):
             dict(MULTIPLE=pallas.MULTIPLE, RUNS=pallas.RUNS),
             1e-4,
         ),
-    ],
+    ),
 )
 def test_a_kernel_attends_to_the_whole_context(
     name, attend, options, tolerance, monkeypatch

@@ -4,6 +4,7 @@ import collections
 import functools
 
 import communication
+import draws
 import jax
 import numpy as np
 import pytest
@@ -55,8 +56,7 @@ def stepped(made, batch):
 
 def marked(name, sizes):
     """Returns a case, long if others are like it."""
-    others = ('mlm', 'mntp', 'mixture', 'ijepa', 'transformer', 'bert')
-    is_long = name in others or 'data' in sizes
+    is_long = name not in ('clm', 'hybrid') or {*sizes} in ({'data'}, {'fsdp'})
     return pytest.param(
         name, sizes, marks=pytest.mark.long if is_long else pytest.mark.slow
     )
@@ -103,8 +103,7 @@ def test_every_trunk_matches_a_single_device(model, sizes):
     assert_allclose(found, expected, 1e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('sizes', MESHES)
+@pytest.mark.parametrize('sizes', draws.in_stages(*MESHES[1:], MESHES[0]))
 def test_no_device_holds_the_positions_of_others(sizes, capfd):
     """Except in attention, which exchanges q, k, v and its output both ways."""
     made = small.outline('clm', sizes)

@@ -173,11 +173,13 @@ def wide(shapes, made, objective):
 
 
 def each_objective():
-    """Yields objectives with a mesh by turns, I-JEPA with `tensor`; others are long."""
+    """Yields objectives with a mesh by turns; other meshes are long, and those that
+    compute like `mlm`."""
     for number, objective in enumerate(OBJECTIVES):
         for turn, sizes in enumerate(MESHES, start=2):
             is_due = (turn - number) % len(MESHES) == 0
-            mark = pytest.mark.slow if is_due else pytest.mark.long
+            is_slow = is_due and objective not in ('mntp', 'mixture')
+            mark = pytest.mark.slow if is_slow else pytest.mark.long
             # The meshes of eight devices are those of four with one axis twice as long.
             if is_due or jax.device_count() == 4:
                 yield pytest.param(objective, sizes, marks=mark)
@@ -193,14 +195,14 @@ def test_activations_stay_with_their_rows_for_every_objective(objective, sizes, 
     ('objective', 'sizes', 'changes', 'options'),
     draws.in_stages(
         ('mlm', MESHES[2], dict(model=section('modernbert', 'blockwise')), {}),
-        ('hybrid', MESHES[0], dict(telemetry=dict(every_steps=2)), dict(looks=1)),
         ('mlm', MESHES[0], dict(accumulate=3), dict(parts=3)),
+        ('hybrid', MESHES[0], dict(telemetry=dict(every_steps=2)), dict(looks=1)),
         ('mlm', MESHES[1], dict(model=section(attention='blockwise')), {}),
         ('mlm', MESHES[1], dict(model=section('bert')), {}),
         ('mlm', MESHES[2], dict(model=section('bert', 'blockwise')), {}),
         ('mlm', MESHES[1], dict(model=section('modernbert')), {}),
         ('mlm', MESHES[0], dict(model=section(scan=False, remat='full')), {}),
-        slow=3,
+        slow=2,
     ),
 )
 def test_activations_stay_with_their_rows(objective, sizes, changes, options, capfd):

@@ -25,7 +25,7 @@ def config(argument, **changes):
     return made
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rounds_of_cases_and_their_table(tmp_path, capsys):
     made = config('objectives')
     made.cases = made.cases[:2]

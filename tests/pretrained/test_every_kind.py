@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import draws
 import examined
 import numpy as np
 import pytest
@@ -38,10 +39,14 @@ def task_of(kind):
     return tasks.Task('t', kind, METRICS[kind], part, part, validation=part)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     'kind, rows',
-    [*((kind, 'standard') for kind in METRICS), ('tags', 'paper'), ('spans', 'paper')],
+    draws.in_stages(
+        *((kind, 'standard') for kind in METRICS),
+        ('tags', 'paper'),
+        ('spans', 'paper'),
+        slow=len(METRICS),
+    ),
 )
 def test_a_saved_model_gives_the_same_answers(tmp_path, kind, rows):
     settings = config.Finetuning(steps=2, batch_size=4, rows=rows)

@@ -2,6 +2,7 @@
 
 import math
 
+import draws
 import numpy as np
 import pytest
 import tiny
@@ -13,8 +14,7 @@ from jepa_text.running import metrics
 from jepa_text.training import heldout
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('learns', [False, True], ids=['idle', 'busy'])
+@pytest.mark.parametrize('learns', draws.in_stages(False, True), ids=['idle', 'busy'])
 def test_a_run_that_learned_nothing_warns(folder, tmp_path, capsys, learns):
     config = tiny.config(
         folder,

@@ -47,7 +47,7 @@ def output_of(*parts):
     return children.run('-c', ''.join(parts)).stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(platform.libc_ver()[0] != 'glibc', reason='a matter of glibc')
 def test_freed_memory_is_reused():
     fresh = int(output_of(JAX, COUNT))

@@ -98,7 +98,7 @@ def toy(config, folder):
     return config_file.with_settings(commands.root_of('train', config), config, small)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_adapting_trains(folder, tmp_path, capsys):
     _, first = init(tmp_path / 'first.py', 'toy:mlm')
     tiny.train(toy(first, folder), tmp_path / 'first')
@@ -169,7 +169,8 @@ TRAINED = (
 )
 
 
-@pytest.mark.parametrize('part', draws.PARTS)
+@pytest.mark.long
+@pytest.mark.parametrize('part', [0, 1])
 def test_any_trains(folder, tmp_path, part):
     place = random.Random(draws.seed()).sample(TRAINED, 2)[part]
     print(place)

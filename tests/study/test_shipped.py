@@ -2,6 +2,7 @@
 
 import functools
 
+import draws
 import pytest
 from config_of import FOLDER, NAMES, share_of_clm, shipped
 
@@ -135,8 +136,7 @@ def test_every_balance_has_the_same_baselines():
     assert made['mlm_flops']['baseline'] == 'flops'
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('scale', ['smoke', 'small'])
+@pytest.mark.parametrize('scale', draws.in_stages('small', 'smoke'))
 def test_arms_of_downstream_differ_in_their_phases_alone(scale, tmp_path):
     """Equal steps, but for the baseline of equal FLOPs; a quarter of CLM in each of its
     places; what is compared exists, and shared steps are trained once."""

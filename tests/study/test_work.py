@@ -142,7 +142,7 @@ def test_a_failing_run_stops_no_other(tmp_path, monkeypatch):
     assert results['missing'] == {'clm': ('clm', 0)}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_study_goes_on_from_a_trunk_that_is_complete(alone, tmp_path):
     """`split` and `short` continue from `clm`. Without its checkpoints, it is known by
     its result, and they begin anew."""

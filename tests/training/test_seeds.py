@@ -42,7 +42,7 @@ def test_no_two_seeds_share_order_or_masks(whole):  # noqa: F811
     assert distinct([np.stack([b['draw'] for b in batch]) for batch in batches])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_does_not_depend_on_the_default_implementation_of_keys(tmp_path, capsys):
     latent = dict(regularizer=dict(name='sigreg', weight=0.1, directions=2))
     config = tiny.config(

@@ -3,6 +3,7 @@
 import sys
 import textwrap
 
+import draws
 import hub_server
 import pytest
 from hub_server import write
@@ -165,8 +166,9 @@ def test_the_cache_is_read_without_a_network(results, sets):
     assert kind == 'FileNotFoundError' and 'not complete in the local cache' in words
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('form', ['sst2/train-00001*', 'sst2/validation-*'])
+@pytest.mark.parametrize(
+    'form', draws.in_stages('sst2/train-00001*', 'sst2/validation-*')
+)
 def test_a_part_of_a_cache_is_not_taken_for_the_whole(sets, tmp_path, form):
     """As after an interrupted download; a config that was never wanted is no part."""
     names = ['hub:lab/glue/sst2', 'hub:lab/glue/cola']
