@@ -21,7 +21,3 @@ def in_stages(*cases, fast=0, slow=1):
     marks = [()] * fast + [pytest.mark.slow] * slow + [pytest.mark.long] * len(cases)
     cases = (case if isinstance(case, tuple) else (case,) for case in cases)
     return [pytest.param(*case, marks=mark) for case, mark in zip(cases, marks)]
-
-
-# Of draws in two parts.
-PARTS = in_stages(0, 1)

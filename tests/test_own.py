@@ -144,7 +144,7 @@ def command(lab):
     return lambda name, *more: ['jepa-text', name, *given, *more]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_objective_of_ones_own_starts_from_a_model(command, lab):
     base, folder = lab / 'base', lab / 'started'
     plain = '--config.phases=[{"objective": {"name": "mlm"}}]'
@@ -227,7 +227,8 @@ def test_others_are_made_by_their_names():
 @pytest.mark.slow
 def test_a_model_of_ones_own_is_planned_loaded_and_tuned(lab, tmp_path):
     """Of a class with only the needed fields; one of another class gets them all."""
-    config = tiny.config(tmp_path, steps=2, model=dict(name='my_lab.encoder', width=8))
+    phases, own = (dict(objective=dict(name='mlm')),), dict(name='my_lab.encoder', width=8)
+    config = tiny.config(tmp_path, steps=2, model=own, phases=phases)
     (planned,) = plan.plan(config | dict(mesh=dict(tensor=8))).values()
     assert planned.phases[0].parameters['embedding'] > 0
     tiny.train(config, tmp_path / 'run')

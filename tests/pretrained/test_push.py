@@ -11,18 +11,27 @@ import pytest
 from jepa_text.pretrained import exported, labels, load
 
 PROGRAM = """
-    import json, sys
+    import contextlib, json, os, urllib.error, urllib.request
     import jepa_text as jt
 
+    def pushed(names, token):
+        os.environ.pop('HF_TOKEN', None)
+        if token:
+            os.environ['HF_TOKEN'] = token
+        try:
+            urls = [model.push_to_hub(name, license='mit') for name in names]
+            again = jt.load('hf:me/mine')
+            vectors_ND = again.encode(['a whale', 'the sea'])
+            return [urls, vectors_ND.tolist(), again.predict(['a whale'])[0]['label']]
+        except (ValueError, OSError) as error:
+            return [type(error).__name__, str(error)]
+        finally:
+            # The requests of each call end with this one.
+            with contextlib.suppress(urllib.error.HTTPError):
+                urllib.request.urlopen(os.environ['HF_ENDPOINT'] + '/end')
+
     model = jt.load({folder!r})
-    try:
-        urls = [model.push_to_hub(name, license='mit') for name in {names!r}]
-        again = jt.load('hf:me/mine')
-        vectors_ND = again.encode(['a whale', 'the sea'])
-        said = [urls, vectors_ND.tolist(), again.predict(['a whale'])[0]['label']]
-    except (ValueError, OSError) as error:
-        said = [type(error).__name__, str(error)]
-    print(json.dumps(said))
+    print(json.dumps([pushed(*given) for given in {calls!r}]))
 """
 
 
@@ -38,32 +47,29 @@ def model(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_pushed_model_is_loaded_from_the_hub(model, tmp_path):
-    def pushed(names=('mine', 'me/mine'), token=hub_server.TOKEN):
-        program = PROGRAM.format(folder=model.name, names=names)
-        more = {} if token is None else {'HF_TOKEN': token}
-        program = textwrap.dedent(program)
-        return hub_server.run_program(program, address, tmp_path / 'cache', **more)
-
+    both, token = ('mine', 'me/mine'), hub_server.TOKEN
+    calls = [(both, token), (both, None), (both, 'hf_other'), (('a b',), token)]
+    program = textwrap.dedent(PROGRAM).format(folder=model.name, calls=calls)
     with hub_server.serving(tmp_path) as (address, asked):
         stale = tmp_path / 'me/mine/main/model.safetensors.index.json'
         hub_server.write(stale.parent, {stale.name: '{}', 'notes.txt': 'mine'})
-        urls, vectors_ND, label = pushed()
-        assert urls == [f'{address}/me/mine'] * 2
-        np.testing.assert_array_equal(
-            np.float32(vectors_ND), model.encode(['a whale', 'the sea'])
-        )
-        assert label == model.predict(['a whale'])[0]['label'] in (3, 5)
-        assert (stale.parent / 'notes.txt').exists() and not stale.exists()
-        card = (stale.parent / 'README.md').read_text()
-        for words in ('# me/mine\n', "from_pretrained('me/mine')", 'license: mit'):
-            assert words in card
-        assert "jepa_text.load('hf:me/mine')" in card
-        count = len(asked)
-        (_, words), (_, denied) = pushed(token=None), pushed(token='hf_other')
-        assert 'no token found' in words and '`hf auth login`' in words
-        assert 'Access to hf:mine is denied' in denied and '`hf auth login`' in denied
-        assert 'HFValidationError' in pushed(names=('a b',))[0]
-        assert {*asked[count:]} == {'/api/whoami-v2'}
+        found = hub_server.run_program(program, address, tmp_path / 'cache')
+    (urls, vectors_ND, label), (_, words), (_, denied), (invalid, _) = found
+    assert urls == [f'{address}/me/mine'] * 2
+    np.testing.assert_array_equal(
+        np.float32(vectors_ND), model.encode(['a whale', 'the sea'])
+    )
+    assert label == model.predict(['a whale'])[0]['label'] in (3, 5)
+    assert (stale.parent / 'notes.txt').exists() and not stale.exists()
+    card = (stale.parent / 'README.md').read_text()
+    for line in ('# me/mine\n', "from_pretrained('me/mine')", 'license: mit'):
+        assert line in card
+    assert "jepa_text.load('hf:me/mine')" in card
+    assert 'no token found' in words and '`hf auth login`' in words
+    assert 'Access to hf:mine is denied' in denied and '`hf auth login`' in denied
+    assert 'HFValidationError' in invalid
+    assert asked.count('/end') == len(calls)
+    assert {*asked[asked.index('/end') :]} == {'/end', '/api/whoami-v2'}
 
 
 def test_the_missing_extra_is_named(model, monkeypatch):

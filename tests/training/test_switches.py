@@ -20,7 +20,7 @@ from jepa_text.training import step as steps
 from jepa_text.training import switches
 
 
-def made(folder, *sections, **changes):
+def made(folder, *sections, telemetry=0, **changes):
     """Returns the recipe of phases with these objectives, two steps each."""
     phases = [dict(steps=2, objective=section) for section in sections]
     config = tiny.config(
@@ -28,7 +28,7 @@ def made(folder, *sections, **changes):
         steps=2 * len(phases),
         phases=phases,
         evaluate=dict(every_steps=0, rate=0.15, max_rows=1),
-        telemetry=dict(every_steps=2),
+        telemetry=dict(every_steps=telemetry),
         **changes,
     )
     config = settings.plain(config)
@@ -107,13 +107,13 @@ def draw(rng):
     ][rng.integers(6)]()
 
 
-def try_at_random(folder, seed):
+def try_at_random(folder, seed, telemetry):
     """Runs random phases if they are accepted; else the error must name both phases."""
     rng = np.random.default_rng(seed)
     sections = [draw(rng) for _ in range(2)]
     optimizer = dict(name=str(rng.choice(['adamw', 'muon'])))
     try:
-        built, config = made(folder, *sections, optimizer=optimizer)
+        built, _ = made(folder, *sections, optimizer=optimizer, telemetry=telemetry)
         switches.check(built)
     except ValueError as error:
         names = [section['name'] for section in sections]
@@ -124,13 +124,14 @@ def try_at_random(folder, seed):
     return True
 
 
-@pytest.mark.parametrize('part', draws.PARTS)
-def test_accepted_transitions_run(folder, part):
-    seeds = itertools.count(1000 * draws.seed() + 500 * part)
+@pytest.mark.parametrize('count, telemetry', draws.in_stages((1, 0), (2, 2)))
+def test_accepted_transitions_run(folder, count, telemetry):
+    """With diagnostics, too, which take most of the time."""
+    seeds = itertools.count(1000 * draws.seed() + 500 * (count - 1))
     accepted = []
-    while sum(accepted) < 2 and len(accepted) < 60:
-        accepted.append(try_at_random(folder, next(seeds)))
-    assert sum(accepted) == 2
+    while sum(accepted) < count and len(accepted) < 60:
+        accepted.append(try_at_random(folder, next(seeds), telemetry))
+    assert sum(accepted) == count
 
 
 HYBRID = dict(name='hybrid', predictor_width=16)
@@ -197,7 +198,7 @@ def test_a_study_is_rejected_before_its_first_run_trains(folder, tmp_path):
         work.check_runs(config, {'good': good, 'bad': bad}, set())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_reports_reinitialized_modules(folder, tmp_path, capsys):
     _, config = made(folder, HYBRID, {**HYBRID, 'predictor_width': 32})
     assert int(tiny.train(config, tmp_path / 'run').step) == 4

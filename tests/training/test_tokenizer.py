@@ -1,9 +1,9 @@
 """The command `jepa-text tokenizer`: trained and imported tokenizers, and the report."""
 
 import json
+import textwrap
 from pathlib import Path
 
-import children
 import foreign_tokenizers
 import hub_server
 import pytest
@@ -182,12 +182,28 @@ def test_a_workdir_named_as_what_it_is_compared_with_is_measured(texts, tmp_path
     assert sizes == {str(out / 'tokenizer.json'): 300, 'bundled': 2048}
 
 
-def ask(address, cache, workdir, name, **more):
-    """Returns (exit code, output) of the command in a separate process."""
-    words = [f'--config={CONFIG}', f'--workdir={workdir}', f'--config.tokenizer={name}']
-    env = hub_server.environment(address, cache) | more
-    done = children.run('-m', 'jepa_text.main', 'tokenizer', *words, env=env, code=None)
-    return done.returncode, done.stdout + done.stderr
+EACH = """
+    import contextlib, io, json
+    from jepa_text import main
+
+    def show(words):
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            code = main.main(['jepa-text', 'tokenizer', *words])
+        return [code, said.getvalue()]
+"""
+
+
+def ask(address, cache, places, **more):
+    """Returns {name: [exit code, output]} of the command for each {name: workdir}, all in
+    one new process."""
+    asked = {
+        name: [f'--config={CONFIG}', f'--workdir={place}', f'--config.tokenizer={name}']
+        for name, place in places.items()
+    }
+    shown = f'print(json.dumps({{k: show(words) for k, words in {asked!r}.items()}}))'
+    program = f'{textwrap.dedent(EACH)}{shown}'
+    return hub_server.run_program(program, address, cache, **more)
 
 
 @pytest.mark.slow
@@ -199,39 +215,30 @@ def test_a_name_on_the_hub(tmp_path):
     whole.save(other)
     hub_server.write(hub / 'lab' / 'old' / 'main', {'spiece.model': 'x'})
     foreign_tokenizers.wordpiece(hub / 'lab' / 'gated' / 'main' / 'tokenizer.json')
+    errors = {
+        'hf:lab/none': 'hf:lab/none does not exist',
+        'hf:lab/small@v7': 'hf:lab/small at revision v7 does not exist',
+        'hf:lab/gated': 'Access to hf:lab/gated is denied',
+        f'hf:{hub_server.KEYED}': '`hf auth login`, or set HF_TOKEN',
+        'hf:lab/old': 'hf:lab/old has no tokenizer.json',
+    }
+    names = ('hf:lab/small', 'hf:lab/small@v1', *errors)
+    places = {name: tmp_path / name.replace('/', '-') for name in names}
     with hub_server.serving(hub) as (address, _):
-
-        def asked(name):
-            return ask(
-                address, tmp_path / 'cache', tmp_path / name.replace('/', '-'), name
-            )
-
-        code, said = asked('hf:lab/small')
-        assert (
-            code == 0
-            and 'read from hf:lab/small, commit ' in said
-            and '[unused0], id 3' in said
-        ), said
-        code, said = asked('hf:lab/small@v1')
-        assert code == 0 and 'nothing added' in said, said
-        for name, words in (
-            ('hf:lab/none', 'hf:lab/none does not exist'),
-            ('hf:lab/small@v7', 'hf:lab/small at revision v7 does not exist'),
-            ('hf:lab/gated', 'Access to hf:lab/gated is denied'),
-            (f'hf:{hub_server.KEYED}', '`hf auth login`, or set HF_TOKEN'),
-            ('hf:lab/old', 'hf:lab/old has no tokenizer.json'),
-        ):
-            code, said = asked(name)
-            assert (
-                code in (exits.FAILED, exits.USAGE)
-                and words in said
-                and 'Traceback' not in said
-            ), said
-            assert not (tmp_path / name.replace('/', '-')).exists()
+        found = ask(address, tmp_path / 'cache', places)
+    code, said = found['hf:lab/small']
+    assert code == 0 and 'read from hf:lab/small, commit ' in said, said
+    assert '[unused0], id 3' in said
+    code, said = found['hf:lab/small@v1']
+    assert code == 0 and 'nothing added' in said, said
+    for name, words in errors.items():
+        code, said = found[name]
+        assert code in (exits.FAILED, exits.USAGE) and words in said, said
+        assert 'Traceback' not in said and not places[name].exists()
     # Without a network, the cache is used.
-    offline = {'HF_HUB_OFFLINE': '1'}
-    code, said = ask('', tmp_path / 'cache', tmp_path / 'x', 'hf:lab/small', **offline)
-    assert code == 0, said
+    again = {'hf:lab/small': tmp_path / 'x'}
+    found = ask('', tmp_path / 'cache', again, HF_HUB_OFFLINE='1')
+    assert found['hf:lab/small'][0] == 0, found
 
 
 def test_errors_are_reported_and_leave_no_files(texts, tmp_path, capsys):

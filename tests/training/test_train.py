@@ -172,12 +172,12 @@ def test_a_collapsed_run_says_so_once(folder, tmp_path, monkeypatch, capsys):
     objective = dict(name='hybrid', predictor_width=16, balance=0.5)
     config = tiny.config(folder, steps=3, phases=(dict(objective=objective),))
     config['evaluate']['every_steps'] = 0
+    config['telemetry']['every_steps'] = 1
     limit = 'jepa_text.objectives.latent.diagnostics.MIN_RANK'
-    for every, rank, times in ((1, None, 0), (0, 1.1, 0), (1, 1.1, 1)):
+    for rank, times in ((None, 0), (1.1, 1)):
         if rank:
             monkeypatch.setattr(limit, rank)
-        config['telemetry'] = dict(every_steps=every)
-        assert int(tiny.train(config, tmp_path / f'{every}-{rank}').step) == 3
+        assert int(tiny.train(config, tmp_path / f'{rank}').step) == 3
         said = ''.join(capsys.readouterr())
         assert said.count('the targets span') == said.count('collapse') == times
 
