@@ -1,7 +1,6 @@
 """Tests for truncated texts and their controls."""
 
 import json
-import warnings
 
 import examined
 import numpy as np
@@ -134,12 +133,3 @@ def test_both_texts_of_pairs_are_truncated(model):
     read, cut = truncation.truncate(model, whole, 'a')
     assert cut.cut == 8 and cut.texts == 16 and len(set(read.test.second)) == 1
     assert read.test.first == list('abcd') and read.test.target is part.target
-
-
-def test_encode_warns_about_truncation(model):
-    long = 'whale ' * 99
-    with pytest.warns(UserWarning, match=r'2 of 3 texts \(67%\) are longer than the 32'):
-        model.encode([long, 'A letter', long])
-    with warnings.catch_warnings():
-        warnings.simplefilter('error')
-        model.encode(['A letter', model.tokenizer.decode(model.row(long)[1:-1])])

@@ -7,7 +7,6 @@ import examined
 import jax
 import numpy as np
 import pytest
-import tiny
 from test_hf_export import imported
 
 from jepa_text.data import tokenizers
@@ -15,7 +14,6 @@ from jepa_text.evaluation import cloze, evaluate, examiner
 from jepa_text.evaluation.controls import baselines
 from jepa_text.evaluation.metrics import answers
 from jepa_text.pretrained import load
-from jepa_text.training import train
 
 PLACES = ('sea', 'land', 'war', 'house')
 
@@ -154,26 +152,12 @@ def test_unknown_words_raise(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ('made', 'words'),
-    [
-        ('clm', 'run at step 2 was not trained to predict'),
-        ('headless', 'run has no LM head, so it cannot fill masks'),
-        ('llama', 'llama was not trained to predict masked tokens'),
-    ],
-)
-def test_models_that_cannot_fill_masks_raise_before_training(tmp_path, made, words):
+def test_a_model_that_cannot_fill_masks_raises_before_training(tmp_path):
     model = str(tmp_path / 'run')
-    if made == 'headless':
-        examined.saved_model(model)
-    elif made == 'llama':
-        model = f'hf:{imported(tmp_path, made)[1]}'
-    else:
-        phases = (dict(fraction=1.0, objective=dict(name=made)),)
-        train.train(tiny.config(tmp_path, steps=2, phases=phases), model)
+    examined.saved_model(model)
     path = examined.jsonl(tmp_path / 'a.jsonl', hidden(candidates=list(PLACES)))
     asked = dict(models=(model,), tasks=(dict(name='cloze', path=path),))
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match='run has no LM head, so it cannot fill masks'):
         evaluate.evaluate(asked, tmp_path / 'out')
     assert not (tmp_path / 'out').exists()
 

@@ -336,12 +336,14 @@ def test_constant_answers_on_one_small_split_are_no_collapse(monkeypatch):
 @pytest.mark.slow
 def test_a_saved_member_predicts_as_it_was_measured(place, capsys):
     given = dict(model=str(place / 'toy'), task=config(place)['tasks'][0])
-    given |= dict(learning_rate=3e-3, finetuning=FAST | dict(steps=30, epochs=9))
+    tuning = FAST | dict(steps=30, epochs=9, max_length=32)
+    given |= dict(learning_rate=3e-3, finetuning=tuning)
     finetune_command.finetune(given, place / 'kept')
     said = capsys.readouterr().out
     reached = r'largest class [\d.]+, TF-IDF [\d.]+, bag of embeddings [\d.]+'
     assert re.search(rf'test +controls +accuracy: {reached}\n', said)
     model = load.load(place / 'kept')
+    assert model.length == 32
     made = json.loads((place / 'kept' / 'model.json').read_text())['facts']['tuned']
     task = examiner.task_of(given['task'])
     answers = model.predict(task.test.first)
@@ -364,7 +366,7 @@ def test_predict_needs_a_fine_tuned_model():
         examined.model().predict(['the whale'])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_jobs_give_equal_results_and_a_killed_driver_is_replaced(place, done):
     program = f"""
 import sys

@@ -199,8 +199,11 @@ def test_a_model_is_a_pytree(model):
 
 
 def test_truncated_texts_are_reported_once(model):
-    with pytest.warns(UserWarning, match=r'1 of 2 texts \(50%\)') as caught:
-        model.encode(['whale ' * 200, 'whale'])
+    long = 'whale ' * 200
+    exact = model.tokenizer.decode(model.row(long)[1:-1])
+    words = r'2 of 4 texts \(50%\) are longer than the 64'
+    with pytest.warns(UserWarning, match=words) as caught:
+        model.encode([long, 'whale', exact, long])
     assert len(caught) == 1 and caught[0].filename == __file__
     with pytest.raises(ValueError, match=r"texts\[1\]: the text '' has no tokens"):
         model.encode(['whale', ''])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jepa_text.data import truncation
-from jepa_text.evaluation import config, finetune, finetune_command
+from jepa_text.evaluation import config, finetune
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.pretrained import labels, load, prediction, spans, tags
 from jepa_text.settings import schema
@@ -110,19 +110,6 @@ def test_unusual_words_do_not_shift_tags(odd, learn):
     wanted = [tag if there else 'O' for tag, there in zip(examples.target[0], seen)]
     assert answer['tags'] == wanted and answer['words'] == words
     assert seen[0] and (seen == [True, seen[1], True, seen[3], True] or len(odd) > 99)
-
-
-@pytest.mark.slow
-def test_a_saved_model_keeps_the_row_length(tmp_path):
-    examined.saved_model(tmp_path / 'toy')
-    task = dict(name='labeled', path=str(examined.file_of(tmp_path)))
-    given = dict(model=str(tmp_path / 'toy'), task=task)
-    settings = dict(steps=1, batch_size=4, max_length=5)
-    finetune_command.finetune({**given, 'finetuning': settings}, tmp_path / 'out')
-    model = load.load(tmp_path / 'out')
-    assert model.length == 5
-    one, other = model.predict(['the sea and more words', 'the sea and no law'])
-    assert one == other
 
 
 def test_predict_warns_of_truncated_texts(tmp_path):

@@ -10,7 +10,6 @@ import pytest
 import tiny
 
 from jepa_text.files import checksums
-from jepa_text.parallel import exits
 from jepa_text.study import arms, measure, outcomes, study
 
 
@@ -109,17 +108,6 @@ def test_measured_results_are_saved(own_text, monkeypatch, capsys):
     assert study.study(config, folder / 'kept')['models']['b'] == values
 
 
-@pytest.mark.slow
-def test_a_run_that_diverged_in_its_last_steps_is_never_complete(own_text):
-    config, folder = own_text
-    wild = dict(optimizer=dict(name='sgd'), schedule=1e36, clip_norm=1e36)
-    runs = [*config['runs'], config['runs'][0] | dict(name='b', **wild)]
-    config = config | dict(runs=runs, study=dict(tasks=[]), stop_after_skips=9, steps=3)
-    for _ in range(2):
-        with pytest.raises(exits.Diverged, match='b: step 3: the run ended, but the lo'):
-            study.study(config, folder / 'wild')
-
-
 @pytest.fixture(scope='module')
 def seeded(own_text):
     """(config, workdir, results) of a completed study of two seeds, without probes."""
@@ -156,7 +144,7 @@ def test_a_study_with_only_result_files_can_get_more_seeds(seeded, tmp_path, cap
         study.study(config | {'seeds': (1,)}, out)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_runs_of_a_study_may_continue_from_a_model(seeded, tmp_path, capsys):
     """The model section is that of the start; a matched baseline needs it, too."""
     config, done, _ = seeded
