@@ -49,19 +49,24 @@ from jepa_text.models import memo  # noqa: E402
 jax.config.update('jax_numpy_rank_promotion', 'raise')
 
 
-# Files whose slow tests take a minute or more, the longest first.
+# Files whose slow tests take long, about the longest first.
 LONG = (
-    'study/test_work',
-    'training/test_train',
-    'parallel/test_processes',
-    'running/test_faults',
-    'study/test_tree',
-    'parallel/test_partitioning',
-    'parallel/test_context',
     'training/test_step',
-    'study/test_shipped',
+    'test_own',
+    'parallel/test_partitioning',
+    'evaluation/test_evaluate',
+    'training/test_train',
+    'running/test_faults',
+    'training/test_init_from',
+    'parallel/test_processes',
+    'study/test_tree',
+    'parallel/test_context',
     'study/test_study',
     'training/test_switches',
+    'evaluation/test_grid',
+    'test_api',
+    'hf/test_task_export',
+    'study/test_work',
 )
 
 
