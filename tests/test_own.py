@@ -227,7 +227,8 @@ def test_others_are_made_by_their_names():
 @pytest.mark.slow
 def test_a_model_of_ones_own_is_planned_loaded_and_tuned(lab, tmp_path):
     """Of a class with only the needed fields; one of another class gets them all."""
-    phases, own = (dict(objective=dict(name='mlm')),), dict(name='my_lab.encoder', width=8)
+    phases = (dict(objective=dict(name='mlm')),)
+    own = dict(name='my_lab.encoder', width=8)
     config = tiny.config(tmp_path, steps=2, model=own, phases=phases)
     (planned,) = plan.plan(config | dict(mesh=dict(tensor=8))).values()
     assert planned.phases[0].parameters['embedding'] > 0
