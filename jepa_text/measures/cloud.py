@@ -166,7 +166,9 @@ class Cloud:
         """The `Pairs`, from one pass over the products of unit rows."""
         count, kernel, same, other = len(self), 0.0, 0.0, 0.0
         for start, square_MN in _square_distances(self.unit(np.arange(count))):
-            kernel += np.exp(-2 * square_MN).sum(dtype=np.float64)
+            kernel_MN = np.exp(-2 * square_MN)
+            np.fill_diagonal(kernel_MN[:, start:], 0.0)  # a row does not pair with itself
+            kernel += kernel_MN.sum(dtype=np.float64)
             if self.labels_N is not None:
                 distance_MN = np.sqrt(square_MN)
                 labels_M = self.labels_N[start : start + len(square_MN)]
@@ -176,10 +178,10 @@ class Cloud:
         sizes = count if self.labels_N is None else np.bincount(self.labels_N)
         pairs, same_pairs = count * (count - 1), np.sum(sizes * (sizes - 1))
         if self.labels_N is None:
-            return Pairs((kernel - count) / pairs, np.nan, np.nan)
+            return Pairs(kernel / pairs, np.nan, np.nan)
         other_pairs = pairs - same_pairs
         return Pairs(
-            (kernel - count) / pairs,
+            kernel / pairs,
             same / same_pairs if same_pairs else np.nan,
             other / other_pairs if other_pairs else np.nan,
         )
