@@ -267,9 +267,10 @@ def test_entering_a_phase_carries_the_state_over():
 
 @pytest.mark.parametrize('name, b2', draws.in_stages(('muon', 0.95), ('adamw', 0.999)))
 def test_new_parameters_first_move_by_the_learning_rate(name, b2):
-    """All others continue."""
+    """A head that was tied is new; all others continue."""
     optimizer = dict(name=name, b2=b2, weight_decay=0.0)
-    before, after = (setup(x, optimizer=optimizer) for x in ('clm', 'hybrid'))
+    before = setup('clm', optimizer=optimizer, tied=True)
+    after = setup('hybrid', optimizer=optimizer)
     state = before.create()
     for seed in range(4):
         state, _ = before.step(state, batch_of(before.objective, seed))
