@@ -142,6 +142,7 @@ def dots(groups, title, xlabel, looks, has_legend=True):
     axes.set_yticks(ticks, list(groups), color=INK)
     axes.set_ylim(row - gap - 0.4, -0.6)
     axes.margins(x=0.06)
+    axes.locator_params(axis='x', nbins=6)  # labels of four decimals fit
     axes.grid(False, axis='y')
     axes.grid(True, axis='x', color=GRID, linewidth=0.6)
     if has_legend:
