@@ -54,6 +54,18 @@ def test_a_short_line_of_a_document_is_no_row(tmp_path):
     assert made.words == WORDS[0]
 
 
+HASHTAGS = '#Lakers B-group\nwin O\n\n#fb HT\n#yolo HT\n'
+
+
+@pytest.mark.parametrize('comment', ['', '# id 1\n', '#id 1 2\n', '#\n', '# id\n'])
+@pytest.mark.parametrize('between', [' ', '\t'])
+def test_hashtags_are_words_and_comments_are_not(comment, between, tmp_path):
+    text = HASHTAGS.replace(' ', between)
+    (tmp_path / 'a.conll').write_text(f'{comment}{text}\n{comment}{text}')
+    made = [one.words for one in columns.sentences(tmp_path / 'a.conll')]
+    assert made == [['#Lakers', 'win'], ['#fb', '#yolo']] * 2
+
+
 def write_rows(path, words, tags, fields=('tokens', 'tags')):
     rows = [dict(zip(fields, pair)) for pair in zip(words, tags)] * 4
     return examined.jsonl(path, rows)

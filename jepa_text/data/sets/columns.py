@@ -6,10 +6,11 @@
     Germany ...
 
 Columns are separated by tabs or, in lines without a tab, by spaces, never by others such
-as no-break spaces. A line before a sentence that begins with # is a comment, unless the
-word is # itself with a tag that also occurs with other words; a -DOCSTART- line marks the
-beginning of a document. In CoNLL-U, where the first column numbers the words, ranges
-(1-2) and empty nodes (2.1) are no words.
+as no-break spaces. A line before a sentence that begins with # is a comment if it has no
+tab where other lines have some; in a file without tabs, if no other line has as many
+columns, or if # is a word by itself and its tag does not occur with other words. So a
+hashtag is a word. A -DOCSTART- line marks the beginning of a document. In CoNLL-U, where
+the first column numbers the words, ranges (1-2) and empty nodes (2.1) are no words.
 """
 
 import re
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 from jepa_text.data.corpora import reading
 
+_DOCUMENT = '-DOCSTART-'
 _NO_WORD = re.compile(r'\d+[-.]\d+')
 
 
@@ -35,19 +37,26 @@ def sentences(path, words=0, tags=-1):
     Raises ValueError, with the line, if a line lacks a column or has a
     different number of columns from the line before, and if `words` are only numbers.
     """
-    lines = [(f'{path}, line {n}', line) for n, line in reading.lines(path)]
-    has_tabs = any('\t' in line for _, line in lines if line[:1] != '#')
-    lines = [
-        (where, _cells(line), has_tabs and '\t' not in line) for where, line in lines
+    lines = [(f'{path}, line {n}', line, _cells(line)) for n, line in reading.lines(path)]
+    others = [
+        (where, line, cells)
+        for where, line, cells in lines
+        if len(cells) > 1 and cells[0][:1] != '#' and cells[0] != _DOCUMENT
     ]
-    known_tags = {
-        _cell(cells, tags, where, 'tags')
-        for where, cells, _ in lines
-        if len(cells) > 1 and cells[0][:1] != '#' and cells[0] != '-DOCSTART-'
-    }
+    has_tabs = any('\t' in line for _, line, _ in others)
+    known = {_cell(cells, tags, where, 'tags') for where, _, cells in others}
+    widths = {len(cells) for *_, cells in others}
+
+    def is_comment(line, cells):
+        if cells[0][:1] != '#':
+            return cells[0] == _DOCUMENT
+        if has_tabs:
+            return '\t' not in line
+        return len(cells) not in widths or cells[0] == '#' and cells[tags] not in known
+
     made, rows = [], []
-    for where, cells, is_bare in [*lines, ('', [], False)]:
-        if not cells or (not rows and _is_comment(cells, tags, known_tags, is_bare)):
+    for where, line, cells in [*lines, ('', '', [])]:
+        if not cells or (not rows and is_comment(line, cells)):
             if rows:
                 made.append(_sentence(rows, words, tags))
             rows = []
@@ -92,15 +101,6 @@ def _cells(line):
     if not line.strip():
         return []
     return line.split('\t') if '\t' in line else re.findall('[^ ]+', line)
-
-
-def _is_comment(cells, tags, known_tags, is_bare):
-    if cells[0] == '-DOCSTART-':
-        return True
-    is_word = (
-        cells[0] == '#' and -len(cells) <= tags < len(cells) and cells[tags] in known_tags
-    )
-    return cells[0].startswith('#') and (is_bare or not is_word)
 
 
 def _cell(cells, column, where, content):
