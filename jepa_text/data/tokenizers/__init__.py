@@ -140,28 +140,14 @@ class Tokenizer:
         each token of scripts without spaces, such as Chinese; False for continuations of
         words, for combining marks and joiners, and for the 's and 't of contractions. A
         word after punctuation without a space, as in `"Aye`, is a continuation of the
-        punctuation (except in WordPiece, where only ## continues a word). Raises
-        ValueError for a tokenizer that marks the ends of words.
+        punctuation (except in WordPiece, where only ## continues a word). In WordLevel
+        without ▁ or spaces, all begin one. Raises ValueError for a tokenizer that marks
+        the ends of words, or nothing.
         """
-        content = json.loads(self.content)
-        if suffix := content['model'].get('end_of_word_suffix'):
-            raise ValueError(
-                f'The tokenizer marks the ends of words, by {suffix!r} '
-                '(end_of_word_suffix), so no token of it says that it begins one: mask '
-                "other than by whole words, for example with sampler='fixed', or use a "
-                'tokenizer that marks beginnings.'
-            )
-        if 'ByteLevel' in json.dumps(content.get('decoder')):
-            starts = _starts_word_in_bytes
-        elif model_type(content) == 'WordPiece':
-
-            def starts(token):
-                return not token.startswith('##')
-
-        else:
-            starts = _starts_word_in_metaspace
+        vocabulary = self.backend.get_vocab(with_added_tokens=True)
+        starts = _starts_word_by_kind(json.loads(self.content), vocabulary)
         starts_V = np.ones(self.vocab_size, bool)
-        for token, i in self.backend.get_vocab(with_added_tokens=True).items():
+        for token, i in vocabulary.items():
             if i < self.vocab_size:  # a stand-in may have fewer
                 starts_V[i] = i in self.special_ids or starts(token)
         starts_V.setflags(write=False)
@@ -385,6 +371,27 @@ def _find(role, vocabulary, optional):
         f'no {role} token (looked for {", ".join(NAMES[role])}). Add one: '
         'jepa-text tokenizer --config=tokenizer --config.tokenizer=PATH '
         '--workdir=NEW'
+    )
+
+
+def _starts_word_by_kind(content, vocabulary):
+    """Returns a function that says of a token whether it begins a word."""
+    parts = [content.get(key) for key in ('normalizer', 'pre_tokenizer', 'decoder')]
+    kind, marked = model_type(content), 'neither beginnings of words nor spaces'
+    if suffix := content['model'].get('end_of_word_suffix'):
+        marked = f'the ends of words, by {suffix!r} (end_of_word_suffix)'
+    elif 'ByteLevel' in json.dumps(parts):
+        return _starts_word_in_bytes
+    elif kind == 'WordPiece':
+        return lambda token: not token.startswith('##')
+    elif any(token[:1] in ('▁', ' ') for token in vocabulary):
+        return _starts_word_in_metaspace
+    elif kind == 'WordLevel':
+        return lambda token: True
+    raise ValueError(
+        f'The tokenizer marks {marked}, so no token of it says that it begins a word: '
+        "mask other than by whole words, for example with sampler='fixed', or use a "
+        'tokenizer that marks beginnings.'
     )
 
 

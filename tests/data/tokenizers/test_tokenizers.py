@@ -76,9 +76,9 @@ def test_starts_word(ours):
     assert not starts_V.all()
 
 
-def _foreign(folder, specials, model=None):
+def _foreign(folder, specials, model=None, cut=''):
     backend = library.Tokenizer(model or library.models.WordLevel({'[UNK]': 0}, '[UNK]'))
-    backend.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    backend.pre_tokenizer = getattr(library.pre_tokenizers, cut or 'Whitespace')()
     backend.add_special_tokens(list(specials))
     backend.enable_padding(length=128)
     backend.enable_truncation(4)
@@ -101,11 +101,28 @@ def test_padding_and_truncation_are_disabled(tmp_path):
     np.testing.assert_array_equal(untyped.starts_word, theirs.starts_word)
 
 
-def test_the_beginnings_of_words_are_unknown_if_their_ends_are_marked(tmp_path):
-    model = library.models.BPE({'a': 0, 'b</w>': 1}, [], end_of_word_suffix='</w>')
-    path = _foreign(tmp_path, ['<pad>', '<s>', '</s>', '<mask>'], model)
-    with pytest.raises(ValueError, match="ends of words, by '</w>'.*sampler='fixed'"):
-        _ = tokenizers.load(path).starts_word
+PIECES = {'[UNK]': 0, 'a': 1, 'Ġa': 2, ',': 3, "'s": 4}
+BPE, WORDS = library.models.BPE, library.models.WordLevel
+
+
+@pytest.mark.parametrize(
+    'model, cut, expected',
+    [
+        (BPE(PIECES, [], end_of_word_suffix='</w>'), '', "the ends of words, by '</w>'"),
+        (BPE(PIECES, [], unk_token='[UNK]'), '', 'neither beginnings of words nor'),
+        (BPE(PIECES, [], unk_token='[UNK]'), 'ByteLevel', [0, 1, 1, 0]),
+        (WORDS(PIECES, '[UNK]'), '', [1, 1, 1, 1]),
+        (WORDS({**PIECES, ' ': 5}, '[UNK]'), '', [0, 0, 1, 1, 1]),  # of characters
+    ],
+)
+def test_beginnings_of_words_without_a_decoder(model, cut, expected, tmp_path):
+    path = _foreign(tmp_path, ['<pad>', '<s>', '</s>', '<mask>'], model, cut)
+    theirs = tokenizers.load(path)  # which needs no beginnings
+    if isinstance(expected, str):
+        with pytest.raises(ValueError, match=f"marks {expected}.*sampler='fixed'"):
+            _ = theirs.starts_word
+    else:
+        assert theirs.starts_word[1 : len(expected) + 1].tolist() == expected
 
 
 # Whether each begins a word: marks, joiners and the length of a vowel do not, all else of
