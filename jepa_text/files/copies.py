@@ -76,8 +76,9 @@ def copy_files(address, files, sums=None):
     return folder
 
 
-def local_file(what, place, name):
-    """Returns the local path of a file, copying it first if it is at an address.
+def local_file(what, place, name, beside=()):
+    """Returns the local path of a file, copying it first if it is at an address, with
+    those files of the names `beside` that are in its folder.
 
     `place` is the file itself, or a folder that contains a file `name`. `what` names it
     in errors. Raises as addresses.location and addresses.stat do.
@@ -86,11 +87,10 @@ def local_file(what, place, name):
     if not addresses.is_address(text):
         path = Path(text)
         return path / name if path.is_dir() else path
-    file = addresses.stat(text.rstrip('/'))
-    if file is None:
-        return copy_folder(text, (name,)) / name
-    parent, _, basename = file.path.rpartition('/')
-    return copy_files(parent, {basename: file}) / basename
+    text = text.rstrip('/')
+    file = addresses.stat(text) or addresses.stat(f'{text}/{name}')
+    folder, _, name = file.path.rpartition('/')
+    return copy_folder(folder, (name, *beside)) / name
 
 
 def _copy(file, path, wanted):

@@ -1,12 +1,11 @@
 """Remote files without checksums are copied once, and again when they change."""
 
-import json
-
 import fsspec
 import pytest
 
 from jepa_text.data import tokenizers
 from jepa_text.files import copies, streams
+from jepa_text.hf import named_tokenizer
 
 ADDRESS = 'memory://shelf/model'
 NAMES = ('a.json', '1_Pooling/b.json', 'c.bin', '.git/x')
@@ -53,8 +52,14 @@ def test_a_file_is_given_directly_or_by_its_folder(store, tmp_path):
         copies.local_file('x', f'{ADDRESS}/b.json', 'a.json')
     with pytest.raises(ValueError, match="The tokenizer='https://host/t.json' is an add"):
         copies.local_file('The tokenizer', 'https://host/t.json', 'a.json')
-    content = json.loads(tokenizers.BUNDLED.read_text())
-    store.pipe_file('/shelf/own/tokenizer.json', json.dumps(content).encode())
+
+
+@pytest.mark.parametrize('given', ['', '/tokenizer.json'])
+def test_a_tokenizer_is_copied_with_the_roles_that_are_declared_beside_it(given, store):
+    store.pipe_file('/shelf/own/tokenizer.json', tokenizers.BUNDLED.read_bytes())
     bundled = tokenizers.load(tokenizers.BUNDLED)
-    for place in ('memory://shelf/own', 'memory://shelf/own/tokenizer.json'):
-        assert tokenizers.load(place).fingerprint == bundled.fingerprint
+    place = f'memory://shelf/own{given}'
+    assert tokenizers.load(place).fingerprint == bundled.fingerprint
+    store.pipe_file('/shelf/own/tokenizer_config.json', b'{"eos_token": "<reserved_0>"}')
+    eos = bundled.backend.token_to_id('<reserved_0>')
+    assert named_tokenizer.opened(place).tokenizer.eos_id == eos != bundled.eos_id

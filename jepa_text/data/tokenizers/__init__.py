@@ -172,7 +172,7 @@ def read(path):
     Special tokens are those that transformers' files beside it declare. Raises what
     `load` raises, apart from the errors of `parse`.
     """
-    path = copies.local_file('The tokenizer', path, BUNDLED.name)
+    path = copies.local_file('The tokenizer', path, BUNDLED.name, declared.FILES)
     if not path.is_file():
         raise FileNotFoundError(
             f"No tokenizer at {path}. Give the path of a tokenizer.json, 'bundled' or "

@@ -12,7 +12,7 @@ which are cut (tokenizers._guarded), are not compared.
 import json
 
 from jepa_text.data import tokenizers
-from jepa_text.data.tokenizers import roles
+from jepa_text.data.tokenizers import declared, roles
 from jepa_text.files import copies, extras
 
 SUFFIX = '.model'
@@ -39,7 +39,8 @@ def read(name):
     Raises FileNotFoundError, ModuleNotFoundError if a required package is missing, and
     ValueError for a file in another format, and if the conversion gives other ids.
     """
-    path = copies.local_file('The tokenizer', name, tokenizers.BUNDLED.name)
+    wanted = tokenizers.BUNDLED.name, declared.FILES
+    path = copies.local_file('The tokenizer', name, *wanted)
     if path.suffix != SUFFIX:
         content, path = tokenizers.read(path)
         return content, [f'read from {path}']
