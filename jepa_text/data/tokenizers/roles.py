@@ -92,7 +92,7 @@ def _reserved(tokenizer):
     encoded = tokenizer.encode_many([name for _, name in names])
     added = {i for i, token in tokenizer.backend.get_added_tokens_decoder().items()}
     plain = {i for i in added if i not in tokenizer.special_ids}
-    taken = {tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id}
+    taken = {getattr(tokenizer, f'{role}_id') for role in ROLES}
     return [
         (name, i)
         for (i, name), ids in zip(names, encoded)

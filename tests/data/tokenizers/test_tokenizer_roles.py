@@ -184,6 +184,15 @@ def test_an_entry_pad_is_used_if_another_is_declared(family, eos, pad, is_specia
     assert pad not in found.encode('a <pad> b')
 
 
+@pytest.mark.parametrize('role', roles.ROLES)
+def test_a_reserved_token_with_a_declared_role_gets_no_other(role):
+    backend = llama3()
+    i = backend.token_to_id(name := '<|reserved_special_token_0|>')
+    content = declared.marked(json.loads(backend.to_str()), role, i, name)
+    found = tokenizers.parse(roles.completed(content, 'here')[0], 'here')
+    assert [one for one in roles.ROLES if getattr(found, f'{one}_id') == i] == [role]
+
+
 def test_complete_tokenizers_are_unchanged():
     trained = training.train(['the sea'] * 9, 400)
     completed = (before_and_after(family)[1] for family in FAMILIES)
