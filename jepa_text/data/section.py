@@ -37,11 +37,7 @@ class Config:
     repeat: bool = schema.field(False, 'allow more than one epoch')
 
     def __post_init__(self):
-        if self.folder and self.mixture:
-            raise ValueError(
-                f'data.folder={self.folder!r} and data.mixture with {len(self.mixture)} '
-                "parts are both given. Give only one, for example with data.folder=''."
-            )
+        _check_one(self)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,6 +54,18 @@ class Changes:
     batch_size: int | None = schema.field(
         None, 'rows per step, on all devices together', minimum=1, maximum=2**24
     )
+
+    def __post_init__(self):
+        _check_one(self)
+
+
+def _check_one(data):
+    """Raises ValueError if a section has both a folder and a mixture."""
+    if data.folder and data.mixture:
+        raise ValueError(
+            f'data.folder={data.folder!r} and data.mixture with {len(data.mixture)} '
+            "parts are both given. Give only one, for example with data.folder=''."
+        )
 
 
 # The field that each field of a phase's data replaces, and the value that resets it.

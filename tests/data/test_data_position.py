@@ -73,6 +73,9 @@ def test_invalid_data_is_rejected(folder, tmp_path):
         'data.folder=.* and data.mixture with 2 parts': dict(
             mixture=two, folder=str(folder / 'rows')
         ),
+        "data.folder='a' and data.mixture with 1 parts": dict(
+            phases=(dict(MLM, data=dict(folder='a', mixture=two[1:])),)
+        ),
         'have the same rows': dict(mixture=[*two, dict(folder=str(tmp_path / 'copy'))]),
         "have the same name 'text'": dict(
             mixture=[one | {'name': 'text'} for one in two]
