@@ -10,6 +10,8 @@ import re
 
 from jepa_text.files import addresses
 
+WEB = ('http://', 'https://')
+
 
 @dataclasses.dataclass(frozen=True)
 class Listing:
@@ -33,15 +35,17 @@ def expand(path, suffixes):
     pattern with * (and ** for folders). From folders and patterns, the files that end in
     one of `suffixes` are taken, ignoring case, except hidden ones: those whose name, or
     that of a folder below `path`, begins with a dot. `path` itself may. Links are
-    followed. Raises FileNotFoundError if there is no file to read, OSError for a folder
-    that cannot be read, and as `addresses.stat` does.
+    followed. Raises FileNotFoundError if there is no file to read, also for a web
+    server's folder or pattern, OSError for a folder that cannot be read, and as
+    `addresses.stat` does.
     """
-    text = os.fspath(path)
+    text, endings = os.fspath(path), tuple(suffixes)
     is_remote = addresses.is_address(text)
+    if text.startswith(WEB):
+        _check_file(text, endings)
     top, files = (_list_remote if is_remote else _list_local)(text)
     if top is None:
         return Listing(tuple(files))
-    endings = tuple(suffixes)
     wanted = [
         file
         for file in sorted(files, key=lambda file: file.path.split('/'))
@@ -50,13 +54,26 @@ def expand(path, suffixes):
     ]
     if not wanted:
         raise FileNotFoundError(
-            f'{text} has no file that ends in {", ".join(suffixes)}, but {len(files):,} '
+            f'{text} has no file that ends in {", ".join(endings)}, but {len(files):,} '
             'others. Give another folder or pattern (** matches what is in folders), '
             'or rename the files.'
         )
     if not is_remote:
         wanted = [addresses.File(f.path, os.path.getsize(f.path)) for f in wanted]
     return Listing(tuple(wanted), len(files) - len(wanted))
+
+
+def _check_file(address, endings):
+    """Raises FileNotFoundError unless an address of a web server is that of a file: of
+    a folder, the server sends a page in HTML."""
+    name = address.partition('?')[0]
+    if {*'*['} & {*name} or not name.lower().endswith(endings):
+        raise FileNotFoundError(
+            f'{address} is not the address of one file that ends in '
+            f'{", ".join(endings)}. Folders and patterns of web servers cannot be read: '
+            'give such a file, or download the files (wget --recursive) and give their '
+            'folder.'
+        )
 
 
 def _list_remote(address):

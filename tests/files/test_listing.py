@@ -90,6 +90,12 @@ def test_an_empty_listing_is_an_error(top):
             listing.expand(f'{top}/{name}', ENDINGS)
 
 
+@pytest.mark.parametrize('path', ['texts/', '', '*.txt', '[a].txt', 'a/?x=.txt'])
+def test_folders_and_patterns_of_web_servers_are_refused(path):
+    with pytest.raises(FileNotFoundError, match=r'not the address of one file .*wget'):
+        listing.expand(f'https://host/{path}', ENDINGS)
+
+
 def test_links_are_followed(tmp_path):
     top = tmp_path / 'top'
     (top / 'deep').mkdir(parents=True)
