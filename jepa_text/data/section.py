@@ -96,9 +96,7 @@ def folders(data):
 class EvaluationSet:
     """A set that models are evaluated on."""
 
-    path: str = schema.field(
-        doc="a file, a folder, or 'hub:NAME', as the path of an evaluation task"
-    )
+    path: str = schema.field(doc="a file or folder of tables, or 'hub:NAME'")
     fields: tuple[str, ...] = schema.field((), 'that contain text; () for all that do')
     name: str = schema.field('', "in the report; '' for the name of its file")
 
@@ -138,7 +136,12 @@ class Prepare:
         "how rows are packed: 'concat' cuts anywhere, 'paper' follows arXiv 2507.00994",
         choices=tuple(packings.PACKINGS),
     )
-    shards: int = schema.field(4, 'files per split', minimum=1, maximum=99_999)
+    shards: int = schema.field(
+        4,
+        'files per split, at least: each unit of a corpus makes its own',
+        minimum=1,
+        maximum=99_999,
+    )
     seed: int = schema.field(0, 'seed of the order of rows', minimum=0)
     add_bos: bool = schema.field(True, 'add <bos> before each document')
     add_eos: bool = schema.field(True, 'add <eos> after each document')
