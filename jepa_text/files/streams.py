@@ -71,10 +71,11 @@ class _Unpacked(io.RawIOBase):
             )
             if not is_data_error:
                 raise
-            raise ValueError(
-                f'{self._path} is damaged or truncated ({error}). Copy or download it '
-                'again.'
-            ) from error
+            problem, remedy = 'damaged or truncated', 'Copy or download it again.'
+            if 'too much memory' in str(error):
+                problem = 'compressed with a longer window than can be read'
+                remedy = 'Write it again: zstd -dc --long=31 OLD.zst | zstd > NEW.zst'
+            raise ValueError(f'{self._path} is {problem} ({error}). {remedy}') from error
         buffer[: len(data)] = data
         return len(data)
 

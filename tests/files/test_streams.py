@@ -154,6 +154,16 @@ def test_damaged_compressed_files_are_reported(put, ending, damage):
         streams.open_bytes(path).read()
 
 
+def test_a_window_that_is_too_long_is_not_damage(put):
+    """As `zstd --long=31` makes it: a header with the exponent of the window, 10 + 21,
+    and one block of three bytes as they are, the last."""
+    frame = b'\x28\xb5\x2f\xfd\x00' + bytes([21 << 3, 3 << 3 | 1, 0, 0]) + b'abc'
+    with pytest.raises(ValueError, match=r'longer window .* zstd -dc --long=31'):
+        streams.open_bytes(put('a.zst', frame)).read()
+    shorter = frame.replace(bytes([21 << 3]), bytes([5 << 3]))
+    assert streams.open_bytes(put('b.zst', shorter)).read() == b'abc'
+
+
 def test_network_failures_are_not_damage(torn):
     torn().pipe_file('/shelf/x.gz', gzip.compress(DATA))
     torn.longest = 1
