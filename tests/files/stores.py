@@ -88,20 +88,6 @@ def closed(status):
 
 
 @contextlib.contextmanager
-def torn(environment, cut, log):
-    """Yields the environment of a store behind torn_proxy.py, which cuts connections
-    after at most `cut` bytes, and notes each cut in the file `log`."""
-    (name, url), *_ = ((n, x) for n, x in environment.items() if x.startswith('http://'))
-    program = Path(__file__).with_name('torn_proxy.py')
-    with (
-        open(log, 'w', encoding='utf-8') as file,
-        children.started(program, url.rpartition(':')[2], cut, stderr=file) as running,
-    ):
-        port = running.stdout.readline().strip()
-        yield environment | {name: f'http://127.0.0.1:{port}'}
-
-
-@contextlib.contextmanager
 def _served(command):
     """Waits until a server listens, and returns its port."""
     with socket.socket() as free:
