@@ -4,7 +4,6 @@ import gzip
 import os
 import signal
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -274,26 +273,6 @@ def test_concurrent_calls_create_one_folder(folder, ours, small):
         one, two = pool.map(lambda _: made(folder, 'rows', ours), range(2))
     assert one == two
     assert not list(folder.parent.glob('.*'))
-
-
-def test_a_second_process_waits_for_the_first(tmp_path, capfd):
-    order = []
-
-    def second():
-        with pytest.raises(FileExistsError), partial.open_folder(tmp_path / 'a', {}):
-            order.append('wrong')
-        order.append('second')
-
-    thread = threading.Thread(target=second)
-    with partial.open_folder(tmp_path / 'a', {}) as here:
-        thread.start()
-        while 'waiting for another process' not in capfd.readouterr().err:
-            time.sleep(0.01)
-        (here / 'x').write_text('x')
-        order.append('first')
-    thread.join(60)
-    assert order == ['first', 'second']
-    assert os.listdir(tmp_path) == ['a'] and os.listdir(tmp_path / 'a') == ['x']
 
 
 def test_a_kill_before_all_is_on_disk_repeats_no_part(tmp_path, monkeypatch):
