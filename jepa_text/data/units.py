@@ -130,20 +130,16 @@ def _make_shards(work, number):
         )
         for order, split in enumerate(settings['splits'])
     }
-    try:
-        originals = _originals(work, number, tally)
-        for document, ids in tokenizing.encoded(originals, work.tokenizer):
-            if len(ids) or settings['add_bos'] or settings['add_eos']:
-                writers[document['split']].add(document['text'], ids)
-            else:
-                tally.drop(NO_TOKENS, document['text'])
-        splits = {
-            split: writer.close(number * share, count * share)
-            for split, writer in writers.items()
-        }
-    finally:
-        for writer in writers.values():
-            writer.abandon()
+    originals = _originals(work, number, tally)
+    for document, ids in tokenizing.encoded(originals, work.tokenizer):
+        if len(ids) or settings['add_bos'] or settings['add_eos']:
+            writers[document['split']].add(document['text'], ids)
+        else:
+            tally.drop(NO_TOKENS, document['text'])
+    splits = {
+        split: writer.close(number * share, count * share)
+        for split, writer in writers.items()
+    }
     partial.mark_done(work.folder, number, {'splits': splits, **tally.as_dict()})
 
 

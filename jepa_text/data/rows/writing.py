@@ -7,7 +7,6 @@ the settings and the unit's number.
 """
 
 import collections
-import contextlib
 import hashlib
 import os
 
@@ -106,11 +105,6 @@ class Writer:
             'files': files,
         }
 
-    def abandon(self):
-        """Deletes the shards, unless `close` has completed them."""
-        for writer in self._writers:
-            writer.abandon()
-
 
 class _Shard:
     """Writes records to an ArrayRecord file, each readable by itself.
@@ -133,12 +127,3 @@ class _Shard:
         self._writer.close()
         atomic.flush(self._path)
         os.replace(self._path, self._path.with_name(name))
-        self._writer = None
-
-    def abandon(self):
-        if self._writer is not None:
-            # A broken writer fails again when closed; the first error is the cause.
-            with contextlib.suppress(RuntimeError):
-                self._writer.close()
-            self._writer = None
-            self._path.unlink(missing_ok=True)
