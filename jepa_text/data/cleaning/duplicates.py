@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 
-from jepa_text.data.corpora import invalid_text
 from jepa_text.files import atomic
 
 # The hash is in two halves, so that it can be sorted.
@@ -30,7 +29,11 @@ ROW_BYTES = 64  # memory per document that is compared
 
 def write(folder, part, documents):
     """Writes the hashes of a part; `documents` are pairs of number and text."""
-    rows = ((number, *HALVES.unpack(_hash(text))) for number, text in documents)
+    hashes = (
+        (number, hashlib.blake2b(text.encode('utf-8'), digest_size=16).digest())
+        for number, text in documents
+    )
+    rows = ((number, *HALVES.unpack(one)) for number, one in hashes)
     atomic.write(_path(folder, part, 'documents'), np.fromiter(rows, DOCUMENT).tobytes())
 
 
@@ -75,14 +78,6 @@ def _rows_of(documents, group, bits):
     if not bits:
         return np.arange(len(documents))
     return np.flatnonzero(documents['high'] >> np.uint64(64 - bits) == group)
-
-
-def _hash(text):
-    """The 128-bit hash of a text, as bytes."""
-    digest = hashlib.blake2b(digest_size=16)
-    for part in invalid_text.encoded(text):
-        digest.update(part)
-    return digest.digest()
 
 
 def _read(path):

@@ -9,7 +9,6 @@ import functools
 from typing import NamedTuple
 
 NOT_UTF8, NUL, NO_TEXT = 'not UTF-8', 'a NUL in it', 'null, not text'
-CHUNK = 2**20  # characters encoded at a time
 NAME = '{}, document {:,}'.format  # of a source, and a number from 1
 
 
@@ -67,19 +66,10 @@ def reason_of(text):
         return NUL
     if not text.isascii():
         try:
-            for _ in encoded(text):
-                pass
+            text.encode('utf-8')
         except UnicodeEncodeError:
             return NOT_UTF8
     return ''
-
-
-def encoded(text):
-    """Yields the UTF-8 of a text in chunks, so that a long one is not copied as a whole;
-    bytes are only cut."""
-    for start in range(0, len(text), CHUNK):
-        part = text[start : start + CHUNK]
-        yield part if isinstance(part, bytes) else part.encode('utf-8')
 
 
 def with_bad(documents, source):

@@ -36,11 +36,9 @@ def check_split(split, heldout_every):
 
 
 def split_of(text, heldout_every):
-    """Returns 'heldout' for about one text in that many, else 'train'; for bytes, too."""
-    digest = hashlib.sha256()
-    for part in invalid_text.encoded(text):
-        digest.update(part)
-    number = int.from_bytes(digest.digest()[:8], 'little')
+    """Returns 'heldout' for about one text in that many, else 'train'."""
+    digest = hashlib.sha256(text.encode('utf-8')).digest()
+    number = int.from_bytes(digest[:8], 'little')
     # 100.0 is valid, but a remainder by it would be rounded.
     is_heldout = number % int(heldout_every) == 0
     return 'heldout' if is_heldout else 'train'

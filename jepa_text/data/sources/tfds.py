@@ -91,7 +91,9 @@ class Documents:
                     row = {self.field: value}
                     document = invalid_text.document(row, self.field, where)
                     document = invalid_text.check(document, lambda w=where: w)
-                    own = reading.split_of(value, self.heldout_every)
+                    own = reading.SPLITS[0]
+                    if not isinstance(document, invalid_text.Bad):
+                        own = reading.split_of(document['text'], self.heldout_every)
                     if self.split in (None, own):
                         yield document
             except RuntimeError as error:  # the sign of damage

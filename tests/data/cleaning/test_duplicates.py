@@ -1,6 +1,5 @@
 """Exact duplicates: the first in the corpus is kept, in bounded memory."""
 
-import hashlib
 import tracemalloc
 
 import numpy as np
@@ -9,7 +8,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from jepa_text.data.cleaning import duplicates
-from jepa_text.data.corpora import invalid_text
 
 
 def decide(folder, parts, **more):
@@ -64,13 +62,3 @@ def test_memory_is_bounded(tmp_path):
     assert peak < 4 * memory < 24 * 4 * count, peak
     copies = [len(duplicates.copies(tmp_path, part)) for part in range(4)]
     assert copies == [9, 10, 10, 10]
-
-
-def test_the_hash_covers_the_whole_text(tmp_path, monkeypatch):
-    text = 'éx' * 10 + 'abc'
-    monkeypatch.setattr(invalid_text, 'CHUNK', 4)
-    duplicates.write(tmp_path, 0, [(3, text)])
-    (found,) = np.fromfile(tmp_path / '000000.documents', duplicates.DOCUMENT)
-    whole = hashlib.blake2b(text.encode(), digest_size=16).digest()
-    halves = int.from_bytes(whole[:8], 'big'), int.from_bytes(whole[8:], 'big')
-    assert tuple(found) == (3, *halves)
