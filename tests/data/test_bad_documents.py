@@ -10,7 +10,7 @@ import read_back
 from pyarrow import parquet
 
 from jepa_text.data import prepare, units
-from jepa_text.data.corpora import invalid_text
+from jepa_text.data.corpora import corpus, invalid_text
 from jepa_text.data.sources import tfds
 from jepa_text.report.rows_page import lines
 from jepa_text.training import prepare as command
@@ -161,19 +161,16 @@ def test_a_corpus_without_valid_documents_raises_with_reasons(made):
         made(write)
 
 
-def test_invalid_array_record_documents_are_skipped_once():
+def test_invalid_array_record_documents_are_named():
     data = among(GOOD, LATIN, NUL)
     builder = types.SimpleNamespace(name='set')
     builder.as_data_source = lambda _: [{'text': one} for one in data]
-    texts, bad = [], []
-    for split in ('train', 'heldout'):
-        found = tfds.Documents(builder, 'text', ('train',), split, 3)
-        for document in invalid_text.with_bad(found, f'tfds, {split}'):
-            is_bad = isinstance(document, invalid_text.Bad)
-            bad.append(document) if is_bad else texts.append(document['text'])
-    assert sorted(texts) == sorted(GOOD)
-    assert sorted(one.reason for one in bad) == [invalid_text.NUL, invalid_text.NOT_UTF8]
-    assert 'set, train, example 10' in {one.where for one in bad}
+    found = list(tfds._documents(builder, 'text', corpus.Piece('train')))
+    assert [one['text'] for one in found if isinstance(one, dict)] == GOOD
+    assert [one for one in found if not isinstance(one, dict)] == [
+        (invalid_text.NOT_UTF8, 'set, train, example 10'),
+        (invalid_text.NUL, 'set, train, example 21'),
+    ]
 
 
 def test_custom_sources_are_checked(made, monkeypatch):

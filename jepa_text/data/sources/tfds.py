@@ -4,15 +4,15 @@
     config.prepare.source = dict(name='tfds', path='~/tensorflow_datasets/lm1b/1.1.0')
 
 Such a dataset is built once with `tfds build --file_format=array_record lm1b`. A name is
-looked up in TFDS_DATA_DIR, by default ~/tensorflow_datasets.
+looked up in TFDS_DATA_DIR, by default ~/tensorflow_datasets. Its shards are the files of
+the corpus.
 """
 
-import dataclasses
+import functools
 from pathlib import Path
-from typing import Any
 
-from jepa_text.data.corpora import invalid_text, reading
-from jepa_text.files import paths
+from jepa_text.data.corpora import corpus, invalid_text, reading
+from jepa_text.files import addresses, listing, paths
 from jepa_text.settings import resolve
 
 NAMED = 'tfds:'
@@ -41,7 +41,13 @@ def make(split, path, field='text', splits=('train',), heldout_every=100):
     for name in splits:
         resolve.check_choice(f'{folder}: split', name, builder.info.splits)
     resolve.check_choice(f'{folder}: feature', field, builder.info.features)
-    return Documents(builder, field, splits, split, heldout_every)
+    files = tuple(
+        addresses.File(f'{name}[{number}shard:{number + 1}shard]')
+        for name in splits
+        for number in range(builder.info.splits[name].num_shards)
+    )
+    read = functools.partial(_documents, builder, field)
+    return corpus.Corpus(listing.Listing(files), read, split, heldout_every)
 
 
 def _builder(path):
@@ -64,44 +70,22 @@ def _builder(path):
         ) from error
 
 
-@dataclasses.dataclass(frozen=True)
-class Documents:
-    """The documents of a split, of all splits if it is None, read again on each
-    iteration."""
+def _documents(builder, field, piece):
+    """Yields the documents of a corpus.Piece, which is a shard of a split of the dataset.
 
-    builder: Any
-    field: str
-    splits: tuple
-    split: str
-    heldout_every: int
-
-    def with_bad(self):
-        """Yields the documents, and an invalid_text.Bad in place of each invalid one.
-
-        Raises ValueError if a file is damaged.
-        """
-        for name in self.splits:
-            number = -1
-            try:
-                for number, example in enumerate(self.builder.as_data_source(name)):
-                    value = example[self.field]
-                    if value is None:
-                        raise RuntimeError('it is empty, as of some truncated files')
-                    where = f'{self.builder.name}, {name}, example {number}'
-                    row = {self.field: value}
-                    document = invalid_text.document(row, self.field, where)
-                    document = invalid_text.check(document, lambda w=where: w)
-                    own = reading.SPLITS[0]
-                    if not isinstance(document, invalid_text.Bad):
-                        own = reading.split_of(document['text'], self.heldout_every)
-                    if self.split in (None, own):
-                        yield document
-            except RuntimeError as error:  # the sign of damage
-                raise ValueError(
-                    f'{self.builder.data_dir} is damaged, truncated or incomplete: '
-                    f'example {number + 1} of the split {name!r} cannot be read '
-                    f'({error}). Copy or build the dataset again.'
-                ) from error
-
-    def __iter__(self):
-        return invalid_text.valid(self.with_bad())
+    Raises ValueError if it is damaged.
+    """
+    number = -1
+    try:
+        for number, example in enumerate(builder.as_data_source(piece.path)):
+            if example[field] is None:
+                raise RuntimeError('it is empty, as of some truncated files')
+            where = f'{builder.name}, {piece.path}, example {number}'
+            document = invalid_text.document({field: example[field]}, field, where)
+            yield invalid_text.check(document, lambda where=where: where)
+    except RuntimeError as error:  # the sign of damage
+        raise ValueError(
+            f'{builder.data_dir} is damaged, truncated or incomplete: example '
+            f'{number + 1} of {piece.path} cannot be read ({error}). Copy or build the '
+            'dataset again.'
+        ) from error
