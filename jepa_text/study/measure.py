@@ -6,13 +6,13 @@ workdir/evaluated/<member>.json   the question, which names the checkpoint; the 
 
 import jax
 
-from jepa_text.data import pipeline, tokenizers
+from jepa_text.data import pipeline, sources, tokenizers
+from jepa_text.data.corpora import invalid_text
 from jepa_text.evaluation import representation
 from jepa_text.files import checksums
 from jepa_text.parallel import sharding
 from jepa_text.pretrained import load
 from jepa_text.running import restore
-from jepa_text.settings import resolve
 from jepa_text.study import cached_result, members
 from jepa_text.training import geometry, heldout
 
@@ -27,8 +27,10 @@ def split_of(section):
 def probes(config, rows):
     """Returns ([Probe], {name: why there is no such probe}) of the corpus."""
     source, section = config['prepare']['source'], config['study']
+    documents = sources.build(source, split_of(section))
+    checked = invalid_text.with_bad(documents, source['name'])
     return representation.make(
-        resolve.build('data/sources', source, split=split_of(section)),
+        (one for one in checked if not isinstance(one, invalid_text.Bad)),
         section['tasks'],
         tokenizers.load(rows / 'tokenizer.json'),
         config['data']['row_length'],

@@ -1,7 +1,10 @@
 """The speed board: its entries, and the documents on which it is tuned and scored."""
 
+import sys
+import types
 from pathlib import Path
 
+from jepa_text.data.corpora import invalid_text
 from jepa_text.data.sources import bundled
 from jepa_text.settings import config_file
 from jepa_text.study import measure, study
@@ -38,6 +41,20 @@ def test_the_board_measures_the_test_split(monkeypatch):
         measure.probes(config, Path('rows'))
         assert read == bundled.make(split, test=True)
         assert measure.split_of(config['study']) == split
+
+
+def test_invalid_documents_are_not_measured(monkeypatch):
+    read, mine = [], types.ModuleType('lab.mine')
+    rows = [{'text': 'good'}, invalid_text.Bad(invalid_text.NUL), {'text': 'a \0'}]
+    mine.make = lambda split: rows
+    monkeypatch.setitem(sys.modules, 'lab', types.ModuleType('lab'))
+    monkeypatch.setitem(sys.modules, 'lab.mine', mine)
+    monkeypatch.setattr(measure.tokenizers, 'load', lambda path: None)
+    monkeypatch.setattr(
+        measure.representation, 'make', lambda *given: read.extend(given[0])
+    )
+    measure.probes(speed() | {'prepare': {'source': {'name': 'lab.mine'}}}, Path('rows'))
+    assert read == rows[:1]
 
 
 def test_entries_of_the_board_have_equal_size_and_rows():

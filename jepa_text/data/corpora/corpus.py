@@ -104,9 +104,9 @@ class Corpus:
             describe = functools.partial(piece.describe, number)
             yield invalid_text.check(document, describe)
 
-    def with_bad(self):
-        """Yields the documents of the split. Invalid documents, whose text has no split,
-        are yielded with the first split."""
+    def __iter__(self):
+        """Yields the checked documents of the split. Invalid ones, whose text has no
+        split, are yielded with the first split."""
         for file in self.listed.files:
             for document in self.documents(piece_of(file)):
                 own = reading.SPLITS[0]
@@ -114,9 +114,6 @@ class Corpus:
                     own = reading.split_of(document['text'], self.heldout_every)
                 if self.split in (None, own):
                     yield document
-
-    def __iter__(self):
-        return invalid_text.valid(self.with_bad())
 
     def units(self):
         """Returns the units of the corpus in order, as lists of Piece."""

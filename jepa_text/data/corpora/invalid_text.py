@@ -75,18 +75,14 @@ def reason_of(text):
 def with_bad(documents, source):
     """Yields the checked documents of a source, a Bad in place of each bad one; `source`
     is its name in messages."""
-    own = getattr(documents, 'with_bad', None)
-    for number, document in enumerate(own() if own else documents, 1):
+    for number, document in enumerate(documents, 1):
         yield check(document, functools.partial(NAME, source, number))
 
 
-def valid(documents, skip=None):
-    """Yields the valid documents. For a Bad, `skip` is called with it, or if None,
-    ValueError is raised."""
+def valid(documents, skip):
+    """Yields the valid documents, and calls `skip` with each Bad."""
     for document in documents:
-        if not isinstance(document, Bad):
-            yield document
-        elif skip is None:
-            raise ValueError(f'{document.where}: {document.reason}. Fix or remove it.')
-        else:
+        if isinstance(document, Bad):
             skip(document)
+        else:
+            yield document
