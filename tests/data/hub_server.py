@@ -45,6 +45,7 @@ def environment(address, cache):
     return {
         'HF_ENDPOINT': address,
         'HF_HOME': str(cache),
+        'JEPA_TEXT_CACHE': f'{cache}/copies',
         'PYTHONPATH': str(ROOT),
     } | quiet
 

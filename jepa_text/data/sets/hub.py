@@ -10,24 +10,24 @@ package, as `datasets` reads cells of a CSV such as None, NA and 007 as missing 
 numbers. Downloaded code is never executed.
 
 `find` downloads the files once, into the cache of HF_HOME; without a network, the cache
-is used. A corpus is streamed instead (data/sources/hub.py).
+is used, with the list of files that is in JEPA_TEXT_CACHE. A corpus is streamed instead
+(data/sources/hub.py).
 """
 
 import contextlib
 import functools
+import json
 import pathlib
-import tempfile
 from typing import NamedTuple
 
 from jepa_text.data.corpora import reading
-from jepa_text.files import addresses, extras
+from jepa_text.files import addresses, atomic, checksums, copies, extras
 
 PREFIX = 'hub:'
 CONVERTED = 'refs/convert/parquet'
 _TABLES = ('.jsonl', '.ndjson', '.json', '.csv', '.tsv')
 SUFFIXES = ('.parquet', '.arrow', '.conll', '.conllu')
 SUFFIXES += tuple(f'{suffix}{end}' for suffix in _TABLES for end in reading.ENDS)
-INFOS = 'dataset_infos.json'  # about the data
 TIMEOUT = 20.0  # seconds until the hub responds
 
 
@@ -63,60 +63,35 @@ def find(path):
 
     Raises what `listed` raises.
     """
-    name, config, revision = parse(path)
+    name, *_ = parse(path)
     hub = package('huggingface_hub', name)
     snapshot = functools.partial(hub.snapshot_download, name, repo_type='dataset')
+    # What was listed, as the cache of HF_HOME does not say which files a config has.
+    record = copies.root() / 'hub' / f'{checksums.checksum(str(path))}.json'
     try:
         files = listed(path, SUFFIXES)
     except addresses.AddressError as unreachable:
-        files = _cached(path, snapshot, unreachable)
-    names = [name for names in files.splits.values() for name in names]
+        with contextlib.suppress(FileNotFoundError):
+            files = Listed(**checksums.read_json(record, dict))
+            found = _located(files, functools.partial(snapshot, local_files_only=True))
+            if all(file.is_file() for some in found.values() for file in some):
+                return found, files.commit
+        raise FileNotFoundError(
+            f'{path} is not complete in the local cache, and the hub cannot be reached: '
+            'go online once, unset HF_HUB_OFFLINE, or give the path of the files.'
+        ) from unreachable
     with _clear_errors(path):
-        folder = snapshot(revision=files.revision, allow_patterns=names)
-    top = pathlib.Path(folder)
-    splits = {split: [top / one for one in some] for split, some in files.splits.items()}
-    return splits, files.commit
+        found = _located(files, snapshot)
+    record.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write(record, json.dumps(files._asdict()))
+    return found, files.commit
 
 
-def _cached(path, snapshot, unreachable):
-    name, config, revision = parse(path)
-    cached = dict(local_files_only=True, allow_patterns=['README.md'])
-    # Not downloaded, or not the files of this config, which is unknown then.
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        folder = pathlib.Path(snapshot(revision=revision, **cached))
-        with tempfile.TemporaryDirectory() as top:
-            whole = pathlib.Path(top).resolve()
-            _lay_out(whole, name, folder)
-            splits = _splits(whole, config, None, SUFFIXES)
-        if names := [file for some in splits.values() for file in some]:
-            snapshot(revision=revision, local_files_only=True, allow_patterns=names)
-            return Listed(name, revision, folder.name, splits)
-    raise FileNotFoundError(
-        f'{path} is not complete in the local cache, and the hub cannot be reached: go '
-        'online once, unset HF_HUB_OFFLINE, or give the path of the files.'
-    ) from unreachable
-
-
-def _lay_out(whole, name, folder):
-    """Fills a folder with links to the cached files of a commit, and empty files for
-    others that were listed when it was downloaded, so that an interruption then does not
-    hide them. Older versions of huggingface_hub keep no list."""
-    hub, known = package('huggingface_hub', name), []
-    if hasattr(hub, 'get_cached_repo_tree'):
-        with contextlib.suppress(hub.errors.CachedRepoTreeNotFoundError):
-            known = hub.get_cached_repo_tree(
-                name, repo_type='dataset', revision=folder.name
-            )
-    names = {file.path for file in known if file.path.endswith(SUFFIXES)} - {INFOS}
-    names |= {p.relative_to(folder).as_posix() for p in folder.rglob('*') if p.is_file()}
-    for name in names:
-        place, cached = (whole / name).resolve(), (folder / name).resolve()
-        if place.is_relative_to(whole):  # not '../x' of a list that was tampered with
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if cached.is_file():
-                place.symlink_to(cached)
-            else:
-                place.touch()
+def _located(files, snapshot):
+    """Returns {split: [local path]} of a Listed by the function that downloads."""
+    names = [name for some in files.splits.values() for name in some]
+    top = pathlib.Path(snapshot(revision=files.commit, allow_patterns=names))
+    return {split: [top / one for one in some] for split, some in files.splits.items()}
 
 
 def listed(path, suffixes):
@@ -153,9 +128,9 @@ def listed(path, suffixes):
     return Listed(name, revision, info.sha, splits)
 
 
-def _splits(place, config, commit, suffixes):
-    """{split: [path in the repository that ends in one of the suffixes]} of a dataset or
-    local copy; {} without files."""
+def _splits(name, config, commit, suffixes):
+    """{split: [path in the repository that ends in one of the suffixes]} of a dataset at
+    a commit; {} without files."""
     import datasets
 
     options, unknown = [{'name': config}], None
@@ -163,13 +138,13 @@ def _splits(place, config, commit, suffixes):
         options += [{'data_dir': config}, {'data_files': f'{config}.*'}]
     for option in options:
         try:
-            made = datasets.load_dataset_builder(str(place), revision=commit, **option)
+            made = datasets.load_dataset_builder(name, revision=commit, **option)
         except ValueError as error:
             unknown = unknown or error
         except (FileNotFoundError, RuntimeError):  # no files, or a script
             continue
         else:
-            top = f'hf://datasets/{place}@{commit}/' if commit else f'{place}/'
+            top = f'hf://datasets/{name}@{commit}/'
             splits = {}
             for split, files in (made.config.data_files or {}).items():
                 names = (x.removeprefix(top) for x in files if x.endswith(suffixes))
@@ -177,7 +152,7 @@ def _splits(place, config, commit, suffixes):
                     splits[str(split)] = names
             return splits
     if unknown:
-        raise ValueError(f'{PREFIX}{place}: {unknown}')
+        raise ValueError(f'{PREFIX}{name}: {unknown}')
     return {}
 
 
