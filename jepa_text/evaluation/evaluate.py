@@ -13,6 +13,7 @@ The learning rate is selected on validation only; reported values are those of t
 set.
 """
 
+import dataclasses
 import json
 import traceback
 from pathlib import Path
@@ -76,6 +77,7 @@ def evaluate(config, workdir, dry_run=False):
         failed = _work(config, folder, tasks, first, stamps, run)
         left = _at(further, _chosen_rates(config, folder, first).get)
         failed |= _work(config, folder, tasks, left, stamps, run)
+        unique = grouping.unique(first + left)
         summarized = summarize(config, tasks, folder, groups, failed, facts)
     rows = summary.rows(summarized['chosen'])
     summary.show(rows)
@@ -87,7 +89,7 @@ def evaluate(config, workdir, dry_run=False):
     if failed:
         item, error = next(iter(failed.items()))
         raise MembersFailed(
-            f'{len(failed)} of {len(groups)} groups of members failed and have no '
+            f'{len(failed)} of {len(unique)} groups of members failed and have no '
             f'results; {item}: {error} The page lists all errors; run the same command '
             'to try again.',
             summarized,
@@ -111,48 +113,69 @@ def _done(folder):
 
 
 def _work(config, folder, tasks, groups, stamps, run):
-    """Trains and measures the groups without lines; returns {item: error message}.
-
-    They are tasks of an engine: here one after another; else those of a model and task
-    in as many parts as there are jobs, or one by one on Ray.
-    """
+    """Trains and measures the groups without lines, in this process or by tasks of the
+    engine; returns {item: error message} of those that still lack some."""
     done, unique = _done(folder), grouping.unique(groups)
     waiting = [group for group in unique if not group.keys <= done]
     if not waiting:
         return {}
     if config.engine.is_in_process:
-        return _examined(config, tasks, folder, waiting, stamps)
-    by_part = {}
-    for group in waiting:
-        by_part.setdefault((group.task, group.model), []).append(group.item)
-    jobs, given, parts, failed = config.engine.jobs, schema.as_dict(config), {}, {}
-    for (name, model), items in by_part.items():
-        count = len(items) if config.engine.name == 'ray' else min(jobs, len(items))
-        section = config.tasks[list(tasks).index(name)]
-        for part in range(count):
-            share = items[part::count]
-            arguments = [{**given, 'tasks': [section]}, str(folder), stamps, share]
-            parts[f'evaluate {name} {model} {part + 1} of {count}'] = arguments
-    function = f'{__name__}.{examine.__name__}'
-    outcomes = run([engine.Task(name, function, part) for name, part in parts.items()])
-    for name, (errors, lost) in outcomes.items():
-        failed |= dict.fromkeys(parts[name][-1], str(lost)) if lost else errors
+        failed = _examined(config, tasks, folder, waiting, stamps)
+    else:
+        failed = _examined_elsewhere(config, tasks, folder, waiting, stamps, run)
     done = _done(folder)
-    written = {group.item for group in waiting if group.keys <= done}
-    return {item: error for item, error in failed.items() if item not in written}
+    left = [group.item for group in waiting if not group.keys <= done]
+    silent = 'it ended without an error, but not all of its results are there.'
+    return {item: failed.get(item, silent) for item in left}
 
 
-def examine(config, folder, stamps, items):
+def _examined_elsewhere(config, tasks, folder, groups, stamps, run):
+    """Like `_examined`, by tasks of the engine: those of a model and task in as many
+    parts as there are jobs, or one by one on Ray."""
+    by_part, shares, parts, failed = {}, {}, [], {}
+    for group in groups:
+        by_part.setdefault((group.task, group.model), []).append(group)
+    function = f'{__name__}.{examine.__name__}'
+    for (name, model), some in by_part.items():
+        is_ray = config.engine.name == 'ray'
+        count = len(some) if is_ray else min(config.engine.jobs, len(some))
+        section = config.tasks[list(tasks).index(name)]
+        given = schema.as_dict(config) | {'tasks': [section]}
+        for part in range(count):
+            share = some[part::count]
+            # The groups themselves: a process that sees other devices cuts others.
+            fields = list(map(dataclasses.asdict, share))
+            title = f'evaluate {name} {model} {part + 1} of {count}'
+            shares[title] = share
+            arguments = [given, str(folder), stamps, fields]
+            parts.append(engine.Task(title, function, arguments))
+    for title, (errors, lost) in run(parts).items():
+        items = [group.item for group in shares[title]]
+        failed |= dict.fromkeys(items, str(lost)) if lost else errors
+    return failed
+
+
+def examine(config, folder, stamps, groups):
     """Trains and measures groups of one task, a task of the engine, and writes their
-    lines; returns {item: error message} of those that failed."""
+    lines; returns {item: error message} of those that failed.
+
+    Raises ValueError if this process reads other examples than the driver.
+    """
     xla_flags.apply()
     config, folder = schema.read(Config, config), Path(folder)
     compilation.use_cache()
     tasks = tasks_of(config)
-    groups = grouping.unique(grouping.groups_of(config, tasks, stamps))
+    groups = list(map(grouping.group_of, groups))
+    known = {one.common for one in grouping.groups_of(config, tasks, stamps)}
+    if other := {group.common for group in groups} - known:
+        raise ValueError(
+            f'{", ".join(tasks)}: the examples or the version of jepa-text are not those '
+            f'of the process that began this evaluation ({min(other)}): give all '
+            'processes the same, or run the command again if the files have changed.'
+        )
     # A task that is repeated after a killed process has written some of them.
     done = _done(folder)
-    groups = [one for one in groups if one.item in items and not one.keys <= done]
+    groups = [one for one in groups if not one.keys <= done]
     return _examined(config, tasks, folder, groups, stamps)
 
 

@@ -35,19 +35,21 @@ class Group:
 
     @property
     def item(self):
-        """The name of the group."""
-        name = _as_file(Path(self.path).name)[:60]
-        if not self.members:
-            return f'{self.common}={name}'
-        digest = checksums.checksum(list(map(list, self.members)))
-        rate, seed = self.members[0]
-        return f'{self.common}={name}={rate:g}-{seed}={digest[:8]}'
+        """The name of the group; no two of `unique` groups share their first member."""
+        name = f'{self.common}={_as_file(Path(self.path).name)[:60]}'
+        return '='.join([name, *(f'{one[0]:g}-{one[1]}' for one in self.members[:1])])
 
     @functools.cached_property
     def keys(self):
         """The keys that identify its lines in the folder of results."""
         members = self.members or ((name,) for name in self.controls)
         return {(self.common, *member) for member in members}
+
+
+def group_of(fields):
+    """Returns the Group of dataclasses.asdict, also after JSON."""
+    members = tuple(grid.Member(*one) for one in fields['members'])
+    return Group(**fields | dict(members=members, controls=tuple(fields['controls'])))
 
 
 def groups_of(config, tasks, stamps):

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from unittest import mock
 
 import children
 import examined
@@ -19,11 +20,12 @@ from jepa_text import engine
 from jepa_text.data import truncation
 from jepa_text.evaluation import config as settings
 from jepa_text.evaluation import evaluate, examiner, finetune, finetune_command
+from jepa_text.evaluation import groups as grouping
 from jepa_text.evaluation.controls import BAG
 from jepa_text.evaluation.results import result_files, summary
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.pretrained import load, saved
-from jepa_text.settings import config_file
+from jepa_text.settings import config_file, schema
 
 FAST = dict(steps=4, batch_size=8)
 
@@ -385,7 +387,8 @@ evaluate.evaluate({config(place, engine=dict(jobs=2))!r}, {str(place / 'jobs')!r
 
 @pytest.mark.slow
 def test_groups_that_fail_in_other_processes_are_reported(place, done, monkeypatch):
-    """One raises, and the process of two is killed, which has written one of them."""
+    """One raises, the other of its process has no results, and the process of two is
+    killed, which has written one of them."""
 
     @contextlib.contextmanager
     def opened(options, folder):
@@ -393,12 +396,12 @@ def test_groups_that_fail_in_other_processes_are_reported(place, done, monkeypat
 
         def run(tasks):
             raising, killed = tasks
-            (item, _) = raising.arguments[-1]
+            (group,) = map(grouping.group_of, raising.arguments[-1][:1])
             (folder / 'results').mkdir()
             for path in (place / 'out' / 'results').glob('*.lr0.001.seed1.*'):
                 shutil.copy(path, folder / 'results')
             return {
-                raising.name: engine.Outcome({item: 'OSError: the disk went away'}),
+                raising.name: engine.Outcome({group.item: 'OSError: the disk went away'}),
                 killed.name: engine.Outcome(error=RuntimeError('SIGKILL')),
             }
 
@@ -406,10 +409,45 @@ def test_groups_that_fail_in_other_processes_are_reported(place, done, monkeypat
 
     monkeypatch.setattr(engine, 'opened', opened)
     given = config(place, engine=dict(jobs=2))
-    with pytest.raises(RuntimeError, match='2 of 4 groups .* OSError: the disk went'):
+    with pytest.raises(RuntimeError, match='3 of 4 groups .* OSError: the disk went'):
         evaluate.evaluate(given, place / 'fails-apart')
     text = (place / 'fails-apart' / 'evaluation.html').read_text()
     assert 'SIGKILL' in text
+
+
+def test_other_processes_train_the_groups_of_their_driver(place, monkeypatch):
+    """Also if they see other devices. A group without results has failed; further seeds
+    of rates that were not chosen are no groups."""
+    trained = []
+
+    @contextlib.contextmanager
+    def opened(options, folder):
+        folder.mkdir()
+
+        def run(tasks):
+            monkeypatch.undo()  # a process without a GPU
+            monkeypatch.setattr(evaluate, '_examined', lambda *x: trained.extend(x[3]))
+            outcomes = [engine._called(one.function, one.arguments) for one in tasks]
+            return {x.name: engine.Outcome(y or {}) for x, y in zip(tasks, outcomes)}
+
+        yield run
+
+    monkeypatch.setattr(engine, 'opened', opened)
+    seen = mock.Mock(default_backend=lambda: 'gpu', device_count=lambda: 1)
+    monkeypatch.setattr(grouping, 'jax', seen)
+    given = config(place, seeds=3, search_seeds=2, engine=dict(jobs=2))
+    with pytest.raises(RuntimeError, match='2 of 2 groups .* not all of its results'):
+        evaluate.evaluate(given, place / 'elsewhere')
+    assert [[*one.members] for one in trained] == [
+        [(1e-3, 0), (1e-3, 1)],
+        [(3e-3, 0), (3e-3, 1)],
+    ]
+    # Nor are other examples trained under the name of those of the driver.
+    section = schema.as_dict(schema.read(settings.Config, given))
+    group = dataclasses.asdict(trained[0]) | {'common': 'of other examples'}
+    stamps = {str(place / 'toy'): 'weights'}
+    with pytest.raises(ValueError, match='sea: the examples or the version .* not those'):
+        evaluate.examine(section, str(place / 'elsewhere'), stamps, [group])
 
 
 @pytest.mark.slow
