@@ -80,6 +80,8 @@ OWN = [
     ('labels', {'sentence1': 'a', 'sentence2': 'b', 'label': 1}),
     ('labels', {'premise': 'a', 'hypothesis': 'b', 'label': 1}),
     ('labels', {'question1': 'a', 'question2': 'b', 'is_duplicate': 1}),
+    ('labels', {'question': 'a', 'sentence': 'b', 'label': 1}),
+    ('labels', {'text': 'a', 'text_pair': 'b', 'label': 1}),
     ('scores', {'text': 'a', 'score': 1.5}),
     ('scores', {'sentence1': 'a', 'sentence2': 'b', 'score': 1.5}),
     ('tags', {'words': ['a'], 'ner': ['O']}),
@@ -100,6 +102,13 @@ def test_the_kind_is_inferred_from_fields(kind, row, tmp_path):
     assert task.kind == kind and task.name == 'mine'
     if kind in ('labels', 'scores'):
         assert (task.test.second is None) == (len(row) == 2)
+
+
+def test_texts_that_are_not_read_are_said(tmp_path, capsys):
+    rows = [dict(text=t, title=t, id=f'n{n}', label=n % 2) for n, t in enumerate(TEXTS)]
+    build('own', path=jsonl(tmp_path / 'a.jsonl', rows))
+    words = 'a.jsonl: the texts of title are not read, only text, label.'
+    assert words in capsys.readouterr().out
 
 
 def test_the_kind_of_a_prepared_set_is_inferred(monkeypatch):

@@ -17,6 +17,8 @@ _PAIRS = (
     (('sentence1',), ('sentence2',)),
     (('premise',), ('hypothesis',)),
     (('question1',), ('question2',)),
+    (('question',), ('sentence',)),
+    (('text',), ('text_pair',)),
 )
 LABEL, SCORE = ('label', 'target', 'is_duplicate'), ('score',)
 # (kind, tuples of names of which a row has one each, the keywords of these fields if the
@@ -38,8 +40,8 @@ FIELDS = (
 def make(path, seed=0, zero_shot=False):
     """Makes the task of a file, folder or name on the hub.
 
-    The other arguments are as in labeled.py. Raises ValueError, which lists the
-    fields, if no kind fits.
+    The other arguments are as in labeled.py. Says which fields with texts are not read.
+    Raises ValueError, which lists the fields, if no kind fits.
     """
     name, fields = _found(path)
     section = {'name': name, 'path': path, **fields}
@@ -48,6 +50,20 @@ def make(path, seed=0, zero_shot=False):
     if name == 'labeled':
         section['kind'] = 'scores' if fields['label'] in SCORE else ''
     return tasks.build(section, zero_shot)
+
+
+def _say_unread(file, row, chosen):
+    unread = [
+        str(name)
+        for name, value in row.items()
+        if name not in chosen and isinstance(value, str) and ' ' in value.strip()
+    ]
+    if unread:
+        print(
+            f'{file}: the texts of {", ".join(unread)} are not read, only '
+            f'{", ".join(chosen)}. To read others, name them, as in dict(name='
+            "'labeled', path='...', text='...', second='...', label='...')."
+        )
 
 
 def _found(path):
@@ -72,6 +88,8 @@ def _found(path):
     for kind, fields, keywords in FIELDS:
         chosen = [next((name for name in names if name in row), None) for names in fields]
         if None not in chosen:
+            if kind == 'labeled':
+                _say_unread(file, row, chosen)
             return kind, dict(zip(keywords, chosen))
     kinds = '; '.join(
         f'{kind}: {", ".join("|".join(names) for names in fields)}'
