@@ -24,6 +24,7 @@ class Examination(finetune.Examination):
         task = self.task
         pairs = base.Unlabeled(*map(list, zip(*task.pairs)))
         sizes = len(task.pairs), len(task.validation_qrels), len(task.qrels)
+        ranking.measure(task.qrels, {})  # raises for a missing package before training
         rows = self.kind.rows(reader, pairs)
         # Truncated are texts of training and of the test, most of which are the corpus.
         reader.counts.clear()

@@ -80,6 +80,8 @@ class Examination(finetune.Measurement):
 
     def __init__(self, model, task, settings):
         super().__init__(model, task, settings)
+        if task.kind == 'retrieval':
+            ranking.measure(task.qrels, {})  # raises for a missing package at once
         reader = prediction.reader(model, settings.max_length or None)
         self.max_length, self.reader = reader.length, reader
         given = settings.pool if task.kind in ('retrieval', 'scores') else ''

@@ -1,6 +1,7 @@
 """Fine-tuning on query-document pairs, measured over the whole corpus."""
 
 import dataclasses
+import sys
 
 import examined
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from test_ranking import beir
 
 from jepa_text.evaluation import config as settings
-from jepa_text.evaluation import evaluate, retrieving
+from jepa_text.evaluation import evaluate, examiner, retrieving, zero_shot
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.sets.retrieval import Retrieval
 from jepa_text.losses import info_nce
@@ -67,6 +68,14 @@ def test_a_set_without_pairs_or_validation_queries_raises():
         with pytest.raises(ValueError, match=f'has no {word}: '):
             whole = dataclasses.replace(task(), **lacking)
             retrieving.Examination(examined.model(), whole, given)
+
+
+@pytest.mark.parametrize('given', [None, True])
+def test_a_missing_package_raises_before_anything_is_computed(given, monkeypatch):
+    monkeypatch.setitem(sys.modules, 'ir_measures', None)
+    asked = zero_shot.task_of(task(), given) if given else task()
+    with pytest.raises(ImportError, match=r'ir_measures.*jepa-text\[eval\]'):
+        examiner.examination_of(examined.model(), asked, settings.Finetuning())
 
 
 @pytest.mark.slow
