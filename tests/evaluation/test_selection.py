@@ -106,6 +106,19 @@ def test_a_rate_with_a_lost_seed_is_not_selected():
     assert chosen.rate == 1e-5 and chosen.lost == (0,)
 
 
+def test_seeds_that_only_one_rate_has_do_not_select_it():
+    """Nor does one that is lost reject it, as the other rate has no such seed."""
+    more = [line(1e-5, seed, 0.8, 0.5) for seed in range(5)]
+    more[3] = line(1e-5, 3, 0, 0, 'not finite')
+    for validation, rate, lost in ((0.9, 5e-5, (2, 3, 4)), (0.7, 1e-5, (3,))):
+        few = [line(5e-5, seed, validation, 0.5) for seed in range(2)]
+        (chosen,) = selection.select(more + few)
+        assert (chosen.rate, chosen.lost) == (rate, lost)
+    # Without a seed that all rates have, the rate with the most.
+    (chosen,) = selection.select([*more, line(5e-5, 7, 0.9, 0.5)])
+    assert chosen.rate == 1e-5
+
+
 def test_a_model_without_finite_members_has_an_entry():
     lines = [line(rate, seed, 0, 0, 'not finite') for rate in RATES for seed in (0, 1)]
     (chosen,) = selection.select(lines)

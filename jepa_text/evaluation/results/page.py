@@ -274,9 +274,9 @@ def _failed(rows, failures):
     return (lines or failures) and {
         'heading': 'Failed members',
         'text': 'Members without a finite loss have no values and are excluded from '
-        'means; a learning rate with such a member is selected only if every rate has '
-        'one. Collapsed members give the same answer to all examples and are included '
-        'with their values.',
+        'means. Rates are selected by the seeds that all of them have; one of which such '
+        'a seed is lost is selected only if all rates lost as many. Collapsed members '
+        'give the same answer to all examples and are included with their values.',
         'table': lines and {'columns': columns, 'rows': lines},
         'details': failures,
     }

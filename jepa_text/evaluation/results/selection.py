@@ -2,9 +2,10 @@
 
 `select` selects the learning rate of each model and task by validation only; `compare`
 tests which models differ on a task, corrected for multiple tests. Both take the lines of
-members (result_files.py). Members that are 'not finite' have no values. They are counted,
-and a learning rate with such a member is selected only if every rate has one. Collapsed
-ones count with their values.
+members (result_files.py). A rate is selected by the seeds that all rates have, so not by
+those that were trained after a search. Members that are 'not finite' have no values. They
+are counted, and a rate of which such a seed is lost is selected only if all rates lost as
+many. Collapsed ones count with their values.
 """
 
 import dataclasses
@@ -167,6 +168,7 @@ def _chosen(group, by, rates):
     for line in group:
         seeds_of.setdefault(line['learning_rate'], set()).add(line['seed'])
     common = set.intersection(*seeds_of.values())
+    seeds = {line['seed'] for line in group}
     for line in sorted(group, key=lambda line: (line['learning_rate'], line['seed'])):
         values = [value(line, side, by, metric) for side in ('validation', 'test')]
         if None not in values:
@@ -174,8 +176,7 @@ def _chosen(group, by, rates):
             is_within = rates[0] <= line['learning_rate'] <= rates[1]
             if is_within and line['seed'] in common:
                 tested.append(values[1])
-    members = _best_rate(valued)
-    seeds = {line['seed'] for line in group}
+    members = _best_rate(valued, common or seeds)
     counts = Counter(line['status'] for line in group)
     return Chosen(
         model=group[0]['model'],
@@ -190,14 +191,16 @@ def _chosen(group, by, rates):
     )
 
 
-def _best_rate(valued):
-    """Returns the lines of the rate with the most seeds and, of these, the best mean."""
+def _best_rate(valued, seeds):
+    """Returns the lines of the rate with values of the most of these seeds and, of such
+    rates, the best mean over them."""
     rates = {}
     for line, score in valued:
         rates.setdefault(line['learning_rate'], []).append((line, score))
 
     def rank(pairs):
-        return len(pairs), np.mean([score for _, score in pairs])
+        scores = [score for line, score in pairs if line['seed'] in seeds]
+        return len(scores), np.mean(scores) if scores else -math.inf
 
     return [line for line, _ in max(rates.values(), key=rank, default=[])]
 
