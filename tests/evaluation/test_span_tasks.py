@@ -113,7 +113,12 @@ def at(start, text='Oslo'):
         ('answers', at('x'), "not contain the answer 'Oslo' at character 'x'"),
         ('answers', at(0, ''), "not contain the answer '' at character 0"),
         ('answers', at(28, None), 'not contain the answer None at character 28'),
-        ('answers', {'text': ['a', 'b'], 'answer_start': [28]}, '2 answers, but 1 st'),
+        (
+            'answers',
+            {'text': ['a', 'b'], 'answer_start': [28]},
+            r'row 1 has 2 .* \[28\]: ',
+        ),
+        ('answers', {'text': ['Oslo'], 'answer_start': 28}, 'row 1 has 1 .* starts 28:'),
         ('answers', {'text': [' '], 'answer_start': [4]}, "contain the answer ' '"),
         ('answers', {'text': ['Oslo'], 'start': [28]}, 'fields text, start, but needs'),
         ('answers', [{'text': 'Oslo', 'start': 28}], "start, but needs 'text' an"),

@@ -1,5 +1,6 @@
 """Reading of labeled sets in published formats, and error messages."""
 
+import os
 import re
 import types
 from collections import Counter
@@ -333,6 +334,11 @@ def test_a_local_folder_is_a_task_by_its_name(tmp_path, monkeypatch):
     assert tasks.section_of('Up.CSV') == {'name': 'own', 'path': 'Up.CSV'}
     (tmp_path / 'set.dat').write_text('')  # not a module
     assert tasks.section_of('set.dat') == {'name': 'own', 'path': 'set.dat'}
+    jsonl(tmp_path / 'reviews@2024.csv', [])
+    for name in ('reviews@2024.csv', 'sst2@2024.csv'):
+        own = {'name': 'own', 'path': name}
+        named = {'name': 'sst2', 'path': '2024.csv'}
+        assert tasks.section_of(name) == (own if name in os.listdir() else named)
 
 
 def test_unknown_tasks_and_sets_raise():
@@ -345,6 +351,8 @@ def test_unknown_tasks_and_sets_raise():
     ):
         with pytest.raises(ValueError, match=words):
             build(**section)
+    with pytest.raises(ValueError, match='needs a name, not None'):
+        tasks.build({'path': 'p.jsonl'}, zero_shot=True)
 
 
 def test_sentences_of_the_bundled_corpus_share_no_document():

@@ -37,9 +37,9 @@ def section_of(text):
     name, _, path = text.partition('@')
     # In a path or a name on the hub, an @ is part of it.
     is_path = '/' in name or name.startswith((hub.PREFIX, prepared.TFDS))
-    is_there = name not in _names() and Path(name).exists()
-    is_table = name.lower().endswith(tables.READ) or is_there
-    if is_path or (not path and is_table):
+    is_there = name not in _names() and Path(text).exists()
+    is_table = not path and name.lower().endswith(tables.READ)
+    if is_path or is_there or is_table:
         return {'name': 'own', 'path': text}
     if name == 'sentences':
         return {'name': name, 'made': path}
@@ -64,7 +64,7 @@ def build(section, zero_shot=False):
         raise ValueError(f'{FOLDER} has no {name!r}.{resolve.nearest(name, _names())}')
     if 'seed' in section:
         ranges.number(f'{name}: seed', section['seed'], whole=True, minimum=0)
-    if zero_shot and section['name'] in ZERO_SHOT:
+    if zero_shot and section.get('name') in ZERO_SHOT:
         section = {**section, 'zero_shot': True}
     built = resolve.build(FOLDER, section)
     if not isinstance(built, task.Task | retrieval.Retrieval):

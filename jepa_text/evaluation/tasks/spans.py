@@ -137,10 +137,10 @@ def _answers(value, where):
     if isinstance(value, dict) and isinstance(value.get('text'), list):
         texts, starts = value['text'], value['answer_start']
         starts = [None] * len(texts) if starts is None else starts
-        if len(starts) != len(texts):
+        if not isinstance(starts, list) or len(starts) != len(texts):
             raise ValueError(
-                f'{where} has {len(texts)} answers, but {len(starts)} starts: give one '
-                'start for each answer.'
+                f'{where} has {len(texts)} answers, but the starts {starts!r}: give a '
+                'list with one start for each answer.'
             )
         return list(zip(starts, texts))
     return [
