@@ -50,6 +50,17 @@ def test_a_folder_in_beir_layout(packed, tmp_path):
     assert retrieval.shared_texts(task) == 0
 
 
+def test_the_qrels_of_a_set_on_the_hub_may_be_a_folder(tmp_path, monkeypatch):
+    def find(path):
+        part = path.rpartition('/')[2]
+        return {part: [tmp_path / f'{part}.jsonl']}, 'commit'
+
+    beir(tmp_path)
+    monkeypatch.setattr(retrieval.hub, 'find', find)
+    task = build(path='hub:lab/set', qrels=str(tmp_path / 'qrels'))
+    assert task.qrels == build(path=str(tmp_path)).qrels and task.revision == 'commit'
+
+
 def test_the_papers_corpus_has_judged_documents_only(tmp_path):
     beir(tmp_path)
     task = build('nq', path=str(tmp_path), protocol='paper')

@@ -161,13 +161,14 @@ def find_files(path, where_qrels=''):
 def _on_hub(name, revision, where_qrels):
     corpus, commit = hub.find(f'{name}/corpus{revision}')
     is_same = where_qrels.startswith(f'{name}/') and '@' not in where_qrels
-    qrels, other = hub.find(where_qrels + revision * is_same)
+    qrels, other = tables.files(where_qrels + revision * is_same)
     queries = {}
     # If the judgments contain the query texts, as in MLDR, there is no queries file.
     if not where_qrels.startswith(f'{name}/'):
         queries, _ = hub.find(f'{name}/queries{revision}')
     corpus, queries = (sum(part.values(), []) for part in (corpus, queries))
-    return Files(corpus, queries, qrels, ' '.join(dict.fromkeys([commit, other])))
+    commits = ' '.join(dict.fromkeys(filter(None, [commit, other])))
+    return Files(corpus, queries, qrels, commits)
 
 
 def read_queries(files, template, where):

@@ -46,7 +46,8 @@ def make(
 
     path        a folder (sets/retrieval.py), or a name on the hub with the configs corpus
                 and queries
-    qrels       folder of the qrels, or its name on the hub (default: path/qrels)
+    qrels       folder of the qrels, or its name on the hub (default: path/qrels, and on
+                the hub path-qrels)
     pairs       file or name on the hub with the fields query and positive, to train on
                 (default: the relevant pairs of qrels/train), without those whose query
                 is a validation query
