@@ -1,61 +1,8 @@
-"""Published values: completeness, consistency, and some values read from the papers."""
-
-import collections
+"""Published values: some of those in the papers."""
 
 import pytest
 
-from jepa_text.evaluation.results import published, selection
-from jepa_text.files import checksums
-
-FIRST = '2507.00994'
-PAPERS = checksums.read_json(published.FILE)['papers']
-ROWS = published.rows()
-SUMMARY = published.rows(table='results_summary.json')
-
-
-def test_every_row_has_the_same_fields():
-    for row in ROWS:
-        assert tuple(row) == tuple(ROWS[0])
-        assert isinstance(row['value'], int | float) and row['unit'] in ('%', '')
-        assert row['interval'] is None or row['interval'] >= 0
-        if row['unit'] == '%':
-            assert 0 <= row['value'] <= 100
-    keys = [tuple(row.values())[:9] for row in ROWS]
-    assert len(set(keys)) == len(keys)
-    assert {row['paper'] for row in ROWS} == set(PAPERS)
-
-
-def test_every_table_is_complete():
-    counts = collections.Counter(row['table'] for row in ROWS)
-    # 15 models, 6 checkpoints of 2, 15 mixes, 8 starts; three tasks and their mean.
-    sizes = [15] * 4 + [12] * 4 + [15] * 4 + [8] * 4
-    for table, size in enumerate(sizes, 2):
-        assert counts[str(table)] == 4 * size
-    assert len(published.rows(paper=FIRST, table=('2', '3'), model='1B')) == 40
-    # 15 metrics of 30 models and tasks, without those that a task does not have.
-    assert len(SUMMARY) == 30 * 15 - 3 * 2 * (1 + 2)
-    metrics = set(selection.PAPER_METRICS.values())
-    assert {row['metric'] for row in published.rows(paper=FIRST)} <= metrics
-
-
-def test_only_printed_intervals_are_given():
-    for row in published.rows(paper=FIRST):
-        is_checkpoint = 6 <= int(row['table']) <= 9
-        is_mean = row['task'] in ('SC', 'TC', 'QA', 'IR')
-        assert (row['interval'] is None) == (is_checkpoint and not is_mean)
-
-
-def test_means_equal_those_of_their_tasks():
-    categories = PAPERS[FIRST]['categories']
-    groups = collections.defaultdict(dict)
-    for row in published.rows(paper=FIRST):
-        key = [row[field] for field in ('table', 'model', 'objective', 'steps')]
-        groups[(*key, row['masking'])][row['task']] = row['value']
-    assert len(groups) == 200
-    for key, values in groups.items():
-        (category,) = values.keys() & categories.keys()
-        mean = sum(values[task] for task in categories[category]) / 3
-        assert values[category] == pytest.approx(mean, abs=0.0101), key
+from jepa_text.evaluation.results import published
 
 
 @pytest.mark.parametrize(
