@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jepa_text.data import truncation
 from jepa_text.data.tokenizers import measures
 from jepa_text.pretrained import base, prediction
 
@@ -104,8 +105,10 @@ class Scorer:
     def _rows(self, questions):
         """Returns a base.Row for each different masked text of the questions."""
         texts = [q.before + word + q.after for q in questions for word in q.words]
-        read = iter(self.reader.encode(texts))
-        rows = []
+        read = self.reader.encode(texts)
+        cut = sum(len(ids) > self.reader.room for ids, _ in read)
+        truncation.warn(self._name, cut, len(texts), self.reader.length)
+        read, rows = iter(read), []
         for index, question in enumerate(questions):
             known, seen = {}, {}
             for number, word in enumerate(question.words):

@@ -1,13 +1,10 @@
 """Fine-tuning on query-document pairs, measured by ranking the whole corpus per query."""
 
 import dataclasses
-import itertools
 
 from jepa_text.evaluation import finetune, search
 from jepa_text.evaluation.metrics import ranking
 from jepa_text.pretrained import base
-
-_BLOCK = 10_000  # texts whose tokens are counted at once
 
 
 class Examination(finetune.Examination):
@@ -26,9 +23,6 @@ class Examination(finetune.Examination):
         sizes = len(task.pairs), len(task.validation_qrels), len(task.qrels)
         ranking.measure(task.qrels, {})  # raises for a missing package before training
         rows = self.kind.rows(reader, pairs)
-        # Truncated are texts of training and of the test, most of which are the corpus.
-        reader.counts.clear()
-        reader.counts.update(dict(zip(('cut', 'texts'), count_cut(reader, texts(task)))))
         return rows, list(sizes)
 
     def measured(self, split, params):
@@ -48,20 +42,3 @@ class Examination(finetune.Examination):
         qrels = self.task.qrels if split == 'test' else self.task.validation_qrels
         run = {query: self._run[query] for query in qrels}
         return ranking.measure(qrels, run), run, set()
-
-
-def texts(task):
-    """Returns the texts of a Retrieval that a model reads, each once."""
-    queries = [*task.qrels, *(task.validation_qrels or ())]
-    asked = (task.queries[query] for query in queries)
-    learned = itertools.chain.from_iterable(task.pairs)
-    return list(dict.fromkeys([*learned, *asked, *task.corpus.values()]))
-
-
-def count_cut(reader, texts):
-    """Returns (how many texts are longer than a row of the reader, their number)."""
-    cut = 0
-    for start in range(0, len(texts), _BLOCK):
-        read = reader.encode(texts[start : start + _BLOCK], allow_empty=True)
-        cut += sum(len(ids) > reader.room for ids, _ in read)
-    return cut, len(texts)

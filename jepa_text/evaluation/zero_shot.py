@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 
-from jepa_text.evaluation import cloze, finetune, identity, retrieving, search
+from jepa_text.evaluation import cloze, finetune, identity, search
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.metrics import answers as metrics
 from jepa_text.evaluation.metrics import ranking
@@ -60,16 +60,6 @@ def is_zero_shot(task):
     return task.zero_shot is not None
 
 
-def texts(task):
-    """Returns the texts that a model reads, each once; masks hold the correct word."""
-    if task.kind == 'retrieval':
-        return retrieving.texts(task)
-    if task.kind != 'cloze':
-        return list(dict.fromkeys(task.test.texts()))
-    questions = questions_of(task, task.test)
-    return [q.before + q.words[q.answer] + q.after for q in questions]
-
-
 class Examination(finetune.Measurement):
     """Measures a model as it is, by the function of MEASURES for the kind of the task.
 
@@ -82,8 +72,7 @@ class Examination(finetune.Measurement):
         super().__init__(model, task, settings)
         if task.kind == 'retrieval':
             ranking.measure(task.qrels, {})  # raises for a missing package at once
-        reader = prediction.reader(model, settings.max_length or None)
-        self.max_length, self.reader = reader.length, reader
+        self.max_length = prediction.reader(model, settings.max_length or None).length
         given = settings.pool if task.kind in ('retrieval', 'scores') else ''
         self.pool = model.pool if given == 'auto' else given
 
@@ -104,7 +93,6 @@ class Examination(finetune.Measurement):
             'causal': self.model.causal,
             'zero_shot': task.zero_shot,
             'examples': [0, 0, len(examples)],
-            'texts_cut': retrieving.count_cut(self.reader, texts(task)),
         }
 
     def run(self, members, width=1):

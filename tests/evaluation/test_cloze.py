@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from test_hf_export import imported
 
+from jepa_text.data import truncation
 from jepa_text.evaluation import cloze, evaluate, examiner
 from jepa_text.evaluation.controls import baselines
 from jepa_text.evaluation.metrics import answers
@@ -67,7 +68,8 @@ def test_long_texts_are_truncated_around_the_mask():
     long = 'the old sea and the law of war ' * 9
     for before, after in ((long, ' end'), ('Begin ', long), (long, f' {long}')):
         given = questions([(before.rstrip() + ' ', after, ('whale', 'law'))])
-        (row,) = scorer._rows(given)
+        with pytest.warns(truncation.TruncationWarning, match='2 of 2 texts .* 12 tok'):
+            (row,) = scorer._rows(given)
         assert len(row.tokens) == 12
         is_mask = row.tokens == scorer.model.tokenizer.mask_id
         assert np.flatnonzero(is_mask).tolist() == list(row.notes.masks)
