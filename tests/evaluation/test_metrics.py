@@ -331,7 +331,7 @@ def test_relevance_may_be_of_any_type_of_number():
     ('module', 'kind', 'arguments'),
     [
         ('sklearn.metrics', 'labels', (['0'], ['0'], '01')),
-        ('seqeval.metrics.v1', 'tags', ([['B-X']], [['O']])),
+        ('seqeval.scheme', 'tags', ([['B-X']], [['O']])),
         ('ir_measures', 'retrieval', ({'q': {'a': 1}}, {})),
     ],
 )

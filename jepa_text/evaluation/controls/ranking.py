@@ -7,7 +7,7 @@ import numpy as np
 
 from jepa_text.evaluation import controls, search
 from jepa_text.evaluation.controls import words
-from jepa_text.evaluation.metrics import base, ranking
+from jepa_text.evaluation.metrics import base
 
 BM25 = 'BM25'
 CONTROLS = (controls.TF_IDF, BM25)
@@ -20,21 +20,16 @@ def predictions(task, chosen, model):
     `chosen` controls of a Retrieval; `model` is needed for the bag of embeddings only."""
     made = {}
     if set(CONTROLS) & set(chosen):
-        # One more, as the document of a query's own id is then left out.
+        # One more, as metrics leave out the document of a query's own id.
         made = runs(task.queries, task.corpus, search.DEPTH + 1)
     if controls.BAG in chosen:
         encode = functools.partial(controls.bag_of_embeddings, model)
         made[controls.BAG] = search.rank(types.SimpleNamespace(encode=encode), task)
 
-    def of_queries(run, qrels):
-        return {
-            query: ranking.without_itself(query, run.get(query, {}), judged)
-            for query, judged in qrels.items()
-        }
-
     sides = task.validation_qrels or {}, task.qrels
     return {
-        name: [of_queries(run, qrels) for qrels in sides] for name, run in made.items()
+        name: [{query: run.get(query, {}) for query in qrels} for qrels in sides]
+        for name, run in made.items()
     }
 
 

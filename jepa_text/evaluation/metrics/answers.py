@@ -51,7 +51,7 @@ def classes(gold, predicted, labels):
         raise ValueError(f'labels={list(labels)} must be unique.')
     both = [np.array([number[label] for label in side]) for side in (gold, predicted)]
     right_N = (both[0] == both[1]).astype(np.float64)
-    accuracy = float(metrics.accuracy_score(*both))
+    accuracy = float(right_N.mean())
     standard = {
         'accuracy': accuracy,
         'macro_f1': float(metrics.f1_score(*both, average='macro', zero_division=0)),

@@ -47,8 +47,8 @@ def measure(gold, predicted, labels=()):
     influence_N = correlations.ratio_influence(right_N, np.array(lengths_N, float))
     standard, per_instance = {'token_accuracy': accuracy}, {'token_accuracy': influence_N}
     if all(map(IOB2.fullmatch, labels)) and _has_entities(gold):
-        standard = _entities(gold, predicted) | standard
-        per_instance['entity_f1'] = _entity_influence(gold, predicted)
+        values, per_instance['entity_f1'] = _entities(gold, predicted)
+        standard = values | standard
     macro_N = _macro_f1(sentence_M, gold_M, predicted_M, len(names))
     return base.Measured(
         standard,
@@ -97,23 +97,23 @@ def are_entities(sentences, where):
 
 
 def _entities(gold, predicted):
-    score = base.extra('seqeval.metrics.v1').precision_recall_fscore_support
-    scheme = base.extra('seqeval.scheme').IOB2
-    sides = [[list(map(str, words)) for words in side] for side in (gold, predicted)]
-    values = score(*sides, average='micro', scheme=scheme, zero_division=0)
-    names = 'entity_precision', 'entity_recall', 'entity_f1'
-    return dict(zip(names, map(float, values)))
-
-
-def _entity_influence(gold, predicted):
-    """Returns one value per sentence, whose mean is entity_f1."""
+    """Returns (values of all sentences, one per sentence whose mean is entity_f1)."""
     scheme = base.extra('seqeval.scheme')
     sides = [[list(map(str, words)) for words in side] for side in (gold, predicted)]
     sides = (scheme.Entities(side, scheme.IOB2).entities for side in sides)
     pairs = [(set(one), set(other)) for one, other in zip(*sides)]
-    right_N = np.array([2.0 * len(one & other) for one, other in pairs])
-    both_N = np.array([1.0 * len(one) + len(other) for one, other in pairs])
-    return correlations.ratio_influence(right_N, both_N)
+    counts = [(len(one & other), len(one), len(other)) for one, other in pairs]
+    right_N, gold_N, predicted_N = np.array(counts, float).T
+    wholes = {
+        'precision': predicted_N,
+        'recall': gold_N,
+        'f1': (gold_N + predicted_N) / 2,
+    }
+    values = {
+        f'entity_{name}': float(right_N.sum() / max(1, whole_N.sum()))
+        for name, whole_N in wholes.items()
+    }
+    return values, correlations.ratio_influence(2 * right_N, gold_N + predicted_N)
 
 
 def _macro_f1(sentence_M, gold_M, predicted_M, count):
