@@ -28,7 +28,7 @@ from jepa_text.analysis import features, findings, measuring, page
 from jepa_text.engine import Options
 from jepa_text.evaluation import controls, examiner, finetune, tasks
 from jepa_text.evaluation.results import result_files
-from jepa_text.evaluation.sets.task import classes
+from jepa_text.evaluation.sets.task import check_classes, check_names, classes
 from jepa_text.files import atomic, checksums, paths
 from jepa_text.models import pooling
 from jepa_text.pretrained import load, prediction, saved
@@ -290,19 +290,10 @@ def _tasks(config):
                 f'{task.name} has {few} different test examples, but at least '
                 f'{MIN_TEST} are needed.'
             )
-        if task.kind == 'labels' and len(labels := set(task.train.target.tolist())) == 1:
-            raise ValueError(
-                f'{task.name}: all {len(task.train)} training labels are '
-                f'{labels.pop()!r}, but a probe needs two classes. Use another field, or '
-                'increase `train`.'
-            )
-        if task.name in [other.name for other in made]:
-            raise ValueError(
-                f'Two tasks are named {task.name!r}, so their values cannot be told '
-                "apart. Set the `title` of one, as in dict(name='labeled', path='...', "
-                "title='other'), or remove it."
-            )
+        if task.kind == 'labels':
+            check_classes(task)
         made.append(task)
+    check_names(made)
     return made
 
 

@@ -5,6 +5,7 @@
 The commands `train` and `study` pass `make` to training/train.py.
 """
 
+import dataclasses
 import warnings
 
 import numpy as np
@@ -28,22 +29,30 @@ def make(recipe, section):
     if not section.every_steps or not section.tasks:
         return None
     probed = [build(section_of(text)) for text in section.tasks]
-    names = [task.name for task in probed]
+    tasks.check_names(probed)
     for task in probed:
-        if task.kind != 'labels' or names.count(task.name) > 1:
+        if task.kind != 'labels':
             raise ValueError(
                 f'evaluate.tasks={tuple(section.tasks)}: {task.name} is a task of '
-                f'{task.kind}. All tasks must have labels and different names.'
+                f'{task.kind}. All tasks must have labels.'
             )
-    probed = [tasks.with_validation(task, SHARE) for task in probed]
+    probed = [_drawn(tasks.with_validation(task, SHARE)) for task in probed]
     return Prober(recipe, probed, section.every_steps)
+
+
+def _drawn(task):
+    """Returns the task with LEARNED and SCORED examples, if these have two classes."""
+    train, validation = task.train.draw(LEARNED), task.validation.draw(SCORED)
+    task = dataclasses.replace(task, train=train, validation=validation)
+    tasks.check_classes(task)
+    return task
 
 
 class Prober:
     """Logistic regression on mean vectors of frozen encoders.
 
-    It is fitted on at most LEARNED training examples and scored on at most SCORED
-    validation examples, the same at every step. The test set is not used.
+    It is fitted on the training examples and scored on the validation examples, the same
+    at every step. The test set is not used.
     """
 
     def __init__(self, recipe, probed, every):
@@ -90,14 +99,8 @@ class Prober:
 def _parts(task, reader):
     """Yields (rows, labels) of the training and of the validation examples."""
     kind = labels.Labels(**({'template': task.template} if task.template else {}))
-    for part, limit in ((task.train, LEARNED), (task.validation, SCORED)):
-        drawn = part.draw(limit)
-        if part is task.train and len(set(drawn.target)) < 2:
-            raise ValueError(
-                f'evaluate.tasks: all training examples of {task.name} have the class '
-                f'{drawn.target[0].item()!r}, but a probe needs two. Choose another task.'
-            )
-        yield kind.rows(reader, base.Unlabeled(drawn.first, drawn.second)), drawn.target
+    for part in (task.train, task.validation):
+        yield kind.rows(reader, base.Unlabeled(part.first, part.second)), part.target
 
 
 EVALUATIONS = (make,)

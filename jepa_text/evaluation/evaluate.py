@@ -23,7 +23,7 @@ from jepa_text.evaluation import examiner, finetune, forecast, zero_shot
 from jepa_text.evaluation import groups as grouping
 from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.results import page, result_files, selection, summary
-from jepa_text.evaluation.sets.task import identifying_texts
+from jepa_text.evaluation.sets.task import check_names, identifying_texts
 from jepa_text.files import atomic, paths
 from jepa_text.pretrained import load, prediction
 from jepa_text.report import console, progress
@@ -219,17 +219,12 @@ def _steps(config, task):
 def tasks_of(config):
     """Returns {name: task} of a Config, with as many examples as it says; raises
     ValueError for tasks that cannot be learned."""
-    tasks = {task.name: task for task in map(examiner.task_of, config.tasks)}
-    sampled = {name: examiner.sampled(task, config) for name, task in tasks.items()}
-    for task in sampled.values():
+    tasks = [examiner.sampled(examiner.task_of(one), config) for one in config.tasks]
+    check_names(tasks)
+    for task in tasks:
         if not zero_shot.is_zero_shot(task):
             finetune.kind_of(task, config.finetuning)
-    if len(tasks) < len(config.tasks):
-        raise ValueError(
-            f'The {len(config.tasks)} tasks have only {len(tasks)} different names '
-            f'({", ".join(tasks)}), so their results would be mixed: give one a `title`.'
-        )
-    return sampled
+    return {task.name: task for task in tasks}
 
 
 def _show_plan(config, models, tasks, groups, done):

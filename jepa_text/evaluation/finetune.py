@@ -271,11 +271,7 @@ def _labels(task):
             'them an error, set `labels`.',
             stacklevel=2,
         )
-    if len(train) < 2:
-        raise ValueError(
-            f'{task.name}: all training examples have the class {min(train)!r}, but two '
-            'classes are needed. Choose another field, or more training examples.'
-        )
+    tasks.check_classes(task)
     if not is_tags:
         return tasks.classes(task)
     known = {*train, *validation, *test}

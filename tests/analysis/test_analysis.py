@@ -231,7 +231,7 @@ SAME = [dict(name='sentences', made='word_order', max_texts=200, seed=n) for n i
         (dict(test=3), 'test=3 must be an integer at least 8'),
         (dict(train=1), 'train=1 must be an integer at least 2'),
         (dict(tasks=SAME), "Two tasks are named 'word_order'"),
-        (dict(tasks=[dict(name='one')]), "one: all 18 training labels are 'a', but"),
+        (dict(tasks=[dict(name='one')]), "one: all training examples have the class 'a'"),
         (dict(tasks=[dict(name='few')]), 'few has 6 different test examples, but at l'),
         (
             dict(tasks=[dict(name='labeled', path='', label='x')]),

@@ -62,8 +62,11 @@ def test_truncated_texts_warn():
 @pytest.mark.parametrize(
     ('row', 'message'),
     [
-        ({}, 'must have labels and different names'),
-        ({'text': 'text', 'label': 'same'}, 'of mine have'),
+        ({}, "Two tasks are named 'sea'"),
+        (
+            {'text': 'text', 'label': 'same'},
+            "mine: all training examples have the class 'same'",
+        ),
         ({'query': 'q', 'document': 'd'}, 'mine is a task of retrieval. All tasks must'),
     ],
 )

@@ -104,7 +104,7 @@ KNOWN_AT_ONCE = [
 LATER = [
     (dict(steps=4000, data=dict(repeat=False)), "run 'a': .*rows"),
     (exam(tasks=[dict(name='sst9')]), 'examine.x: .*sst9'),
-    (exam(tasks=[LABELED] * 2), 'examine.x: .*have only 1 different names'),
+    (exam(tasks=[LABELED] * 2), 'examine.x: .*Two tasks are named'),
     (exam(train=1), 'examine.x: .*two classes are needed'),
     (exam(finetuning=dict(max_length=33)), 'examine.x: .*reads rows of 32 tokens'),
     (

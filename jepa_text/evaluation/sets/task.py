@@ -15,6 +15,7 @@ cloze   texts with one mask,     (the masked word, candidates;     'accuracy'
 """
 
 import dataclasses
+import itertools
 import math
 import warnings
 
@@ -142,6 +143,28 @@ def classes(task):
     if any(isinstance(x, float) for x in values):
         return task.classes or tuple(sorted(set(values)))
     return task.classes or targets.classes(values)
+
+
+def check_classes(task):
+    """Raises ValueError if all training examples, or words, have one class or tag."""
+    target = task.train.target
+    target = itertools.chain(*target) if task.kind == 'tags' else target
+    if len(known := set(map(str, target))) < 2:
+        raise ValueError(
+            f'{task.name}: all training examples have the class {known.pop()!r}, but two '
+            'classes are needed. Choose another field, or more training examples.'
+        )
+
+
+def check_names(tasks):
+    """Raises ValueError if two tasks have one name."""
+    names = [task.name for task in tasks]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(
+            f'Two tasks are named {twice[0]!r}, so their results would be mixed: rename '
+            "the file of one, or give it a `title`, as in dict(name='labeled', "
+            "path='...', title='other')."
+        )
 
 
 def drawn(count, limit, seed=0):
