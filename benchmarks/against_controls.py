@@ -8,7 +8,9 @@ score and its difference
     from the network at random weights     paired over seeds, Student's t
     from the strongest control without     over test examples, the model's averaged over
     pretraining                            its seeds: paired bootstrap; if that control is
-                                           the network at random weights, over seeds
+                                           the network at random weights, over seeds.
+                                           Examples count as independent: the folder does
+                                           not have their texts
     from the last model                    over seeds
 
 with 95 % intervals, and p after Holm's correction over the tasks.
