@@ -611,6 +611,19 @@ def test_groups_of_keys_are_repeated_if_there_are_more_devices(groups, repeated)
         assert [x.shape[2] for x in alone] == [1, 1]
 
 
+@pytest.mark.parametrize(
+    ('said', 'capability'), [('9.0', (9, 0)), ('gfx90a', (0, 0)), (None, (0, 0))]
+)
+def test_the_capability_is_that_of_nvidia_gpus(said, capability, monkeypatch):
+    device = types.SimpleNamespace(compute_capability=said)
+    monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
+    monkeypatch.setattr(jax, 'local_devices', lambda: [device])
+    q = np.zeros((1, 8, 2, 8), np.float32)
+    request = attention.request_of(q, q, causal=False)
+    assert request.platform == 'gpu' and request.capability == capability
+    assert attention.choose('xla', request) == 'xla'
+
+
 def test_a_request_has_the_number_of_devices_without_a_mesh():
     q, k = np.zeros((4, 8, 4, 8), np.float32), np.zeros((4, 8, 2, 8), np.float32)
     assert attention.request_of(q, k, causal=True).devices == jax.device_count()

@@ -162,8 +162,10 @@ def _capability(platform, device):
     if platform != 'gpu':
         return (0, 0)
     if jax.default_backend() == 'gpu':
-        text = getattr(jax.local_devices()[0], 'compute_capability', '0.0')
-        return tuple(int(part) for part in str(text).split('.'))
+        text = getattr(jax.local_devices()[0], 'compute_capability', '')
+        parts = str(text).split('.')
+        # That of an AMD GPU is a name, such as gfx942.
+        return tuple(map(int, parts)) if all(map(str.isdigit, parts)) else (0, 0)
     name = hardware.name_of(device.device_kind)
     return (hardware.CHIPS[name].capability if name else None) or (0, 0)
 
