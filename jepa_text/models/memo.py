@@ -11,6 +11,7 @@ import inspect
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 MAX_ENTRIES = 32
@@ -64,6 +65,8 @@ def equal(first, second, seen=frozenset()):
 
 def _contents(thing):
     """The contents of an object as a list in a fixed order; None if unknown."""
+    if isinstance(thing, jax.Array) and jnp.issubdtype(thing.dtype, jax.dtypes.prng_key):
+        return [str(thing.dtype), jax.random.key_data(thing)]
     if isinstance(thing, np.ndarray | np.generic | jax.Array):
         array = np.asarray(thing)
         return [str(array.dtype), str(array.shape), array.tobytes()]

@@ -1,5 +1,6 @@
 """Inputs are equal if their contents are, and only then."""
 
+import jax
 import numpy as np
 from test_objectives import TOKENIZER
 
@@ -20,5 +21,7 @@ def test_objectives_are_compared_by_their_contents():
     assert not memo.equal(*two)
     assert memo.equal([np.arange(3), {'a': np.nan}], [np.arange(3), {'a': np.nan}])
     assert not memo.equal(np.arange(3), np.arange(3.0))
+    assert memo.equal([jax.random.key(0)], [jax.random.key(0)])
+    assert not memo.equal(jax.random.key(0), jax.random.key(1))
     # Objects that cannot be inspected are different.
     assert not memo.equal(iter(()), iter(()))
