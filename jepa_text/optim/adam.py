@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jepa_text.optim.leaves import mask, no_balance
+from jepa_text.optim.leaves import mask, search_decayed
 from jepa_text.settings import ranges, resolve
 
 # Not float16, in which the moments of small gradients are zero.
@@ -50,7 +50,7 @@ def adamw(
     return descent(
         scale_by_adam(b1, b2, eps, mu_dtype=jnp.dtype(momentum_dtype)),
         optax.add_decayed_weights(
-            weight_decay, mask=lambda params: mask(params, no_balance(decay_paths))
+            weight_decay, mask=lambda params: mask(params, decay_paths, search_decayed)
         ),
         optax.masked(
             optax.scale(balance_lr_multiplier),

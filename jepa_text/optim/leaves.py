@@ -15,8 +15,8 @@ def path_name(path):
     return jax.tree_util.keystr(path, simple=True, separator='/')
 
 
-def mask(params, pattern):
-    """Returns a tree of bools: whether `re.search` finds `pattern` in each leaf's name.
+def mask(params, pattern, search=re.search):
+    """Returns a tree of bools: whether `search` finds `pattern` in each leaf's name.
 
     Leaves are selected by path and never by ndim, because scanned layers stack norm
     scales to matrices.
@@ -25,14 +25,15 @@ def mask(params, pattern):
     {'ffn': {'kernel': True}, 'norm': {'scale': False}}
     """
     return jax.tree_util.tree_map_with_path(
-        lambda path, _: re.search(pattern, path_name(path)) is not None, params
+        lambda path, _: bool(search(pattern, path_name(path))), params
     )
 
 
-def no_balance(pattern):
-    """Returns the pattern, restricted to exclude the learned weight of two losses.
+def search_decayed(pattern, name):
+    """Returns whether `pattern` is in a leaf's name, which is not that of the learned
+    weight of two losses: weight decay never applies to it.
 
-    >>> [bool(re.search(no_balance('.'), name)) for name in ('encoder/a', 'balance/a')]
+    >>> [search_decayed('.', name) for name in ('encoder/a', 'balance/a')]
     [True, False]
     """
-    return rf'^(?!balance/)(?=.*(?:{pattern}))'
+    return bool(re.search(pattern, name)) and not re.match('balance/', name)

@@ -2,7 +2,7 @@
 
     make                    the optimizer of a config section: adamw, muon or sgd
     with_lr_multipliers     scales the updates of some leaves and layers, by 0 to freeze
-    check_multipliers       checks that each pattern matches some parameter
+    check_paths             checks that each pattern matches some parameter
 
 The learning rate is applied in step.py as a function of the global step, so that it means
 the same in each phase. An update is that of a learning rate of 1, added to the parameters
@@ -18,7 +18,7 @@ import numpy as np
 import optax
 
 from jepa_text.optim import adam, muon
-from jepa_text.optim.leaves import path_name
+from jepa_text.optim.leaves import path_name, search_decayed
 from jepa_text.settings import ranges, resolve
 
 
@@ -86,14 +86,15 @@ def with_lr_multipliers(optimizer, multipliers):
     return optax.GradientTransformation(optimizer.init, update)
 
 
-def check_multipliers(section, trees):
-    """Raises ValueError if a pattern of `lr_multipliers` matches no parameter.
+def check_paths(section, trees):
+    """Raises ValueError if `decay_paths` or a pattern of `lr_multipliers` matches no
+    parameter.
 
     `trees` are the parameters of each phase, as a phase may have modules that another
     lacks.
 
     >>> section = {'lr_multipliers': (('norm', 0.1),)}
-    >>> check_multipliers(section, [{'up': 1.0}, {'norm': {'scale': 1.0}}])
+    >>> check_paths(section, [{'up': 1.0}, {'norm': {'scale': 1.0}}])
     """
     leaves = [
         (path_name(path), jnp.shape(leaf))
@@ -101,12 +102,18 @@ def check_multipliers(section, trees):
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)
     ]
     with_first = _with_first(name for name, _ in leaves)
-    names = [name for leaf in leaves for name in _names(*leaf, with_first)]
-    for pattern in _pairs(section.get('lr_multipliers', ())):
+    layered = [name for leaf in leaves for name in _names(*leaf, with_first)]
+    decayed = [name for name, _ in leaves if search_decayed('', name)]
+    given = [
+        ('lr_multipliers', x, layered) for x in _pairs(section.get('lr_multipliers', ()))
+    ]
+    if 'decay_paths' in section:
+        given.append(('decay_paths', section['decay_paths'], decayed))
+    for key, pattern, names in given:
         if not any(re.search(pattern, name) for name in names):
             raise ValueError(
-                f'optimizer.lr_multipliers: {pattern!r} matches no parameter. Parameter '
-                f'names look like {names[0]!r} and {names[-1]!r}.'
+                f'optimizer.{key}: {pattern!r} matches no parameter. Parameter names '
+                f'look like {names[0]!r} and {names[-1]!r}.'
             )
 
 

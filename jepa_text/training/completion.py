@@ -51,7 +51,7 @@ def with_baseline(config, mesh=None):
                 f'{", ".join(phase.name for phase in recipe.phases)}. Set baseline=none.'
             )
         # The baseline itself lacks some of the modules that they may match.
-        preflight.lr_multipliers(recipe)
+        preflight.parameter_paths(recipe)
         same = _without_latents(recipe.phases, [1] * len(recipe.phases))
         plain = config | dict(phases=same, steps=recipe.steps, tokens=0)
         plain = recipes.outline(plain, mesh, vocab_size)

@@ -16,10 +16,10 @@ from jepa_text.training import state as states
 from jepa_text.training import step as steps
 
 
-def lr_multipliers(recipe):
+def parameter_paths(recipe):
     """Raises ValueError if a pattern of the section `optimizer` matches no parameter."""
     trees = [recipe.shapes(phase).params for phase in recipe.phases]
-    optimizers.check_multipliers(recipe.settings.optimizer, trees)
+    optimizers.check_paths(recipe.settings.optimizer, trees)
 
 
 def batch_size(recipe):

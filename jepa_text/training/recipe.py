@@ -180,7 +180,7 @@ def make(config, evaluations=()):
     data_position.check(phases, parsed.data.repeat)
     preflight.batch_size(recipe)
     if parsed.baseline == 'none':  # with_baseline checks those of a matched baseline
-        preflight.lr_multipliers(recipe)
+        preflight.parameter_paths(recipe)
     made = [heldout.make(recipe, parsed.evaluate)]
     if parsed.geometry.every_steps:
         from jepa_text.training import geometry

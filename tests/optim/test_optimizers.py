@@ -162,9 +162,10 @@ def test_muon_matches_torch(shape, monkeypatch):
     assert np.abs(start - np.asarray(theirs.detach())).max() > 0.01
 
 
-def test_decay_is_by_path_in_both_optimizers():
+@pytest.mark.parametrize('flags', ['', '(?i)'])
+def test_decay_is_by_path_in_both_optimizers(flags):
     zeros = [jax.tree.map(jnp.zeros_like, tree(0))]
-    optimizer = muon.muon(weight_decay=0.5, decay_paths='(up|output)/kernel$')
+    optimizer = muon.muon(weight_decay=0.5, decay_paths=f'{flags}(up|output)/kernel$')
     (updates,), _ = updates_of(optimizer, tree(0), zeros)
     params = by_path(tree(0))
     for path, update in by_path(updates).items():
@@ -285,11 +286,23 @@ def test_muon_names_wrong_paths(paths, message):
         muon.muon(paths=paths).init(tree(0))
 
 
-def test_multipliers_may_match_parameters_of_later_phases():
-    section = {'lr_multipliers': (('predictor/', 0.5),)}
-    optimizers.check_multipliers(section, [{'encoder': 1.0}, {'predictor': {'up': 1.0}}])
+@pytest.mark.parametrize(
+    'section', [{'lr_multipliers': (('predictor/', 0.5),)}, {'decay_paths': 'predictor/'}]
+)
+def test_patterns_may_match_parameters_of_later_phases(section):
+    optimizers.check_paths(section, [{'encoder': 1.0}, {'predictor': {'up': 1.0}}])
     with pytest.raises(ValueError, match="'predictor/' matches no parameter"):
-        optimizers.check_multipliers(section, [{'encoder': 1.0}, {'lm_head': 1.0}])
+        optimizers.check_paths(section, [{'encoder': 1.0}, {'lm_head': 1.0}])
+
+
+@pytest.mark.parametrize('pattern', ['layer_0/.*kernel$', '^balance/'])
+def test_decay_is_of_whole_leaves_and_not_of_the_balance(pattern):
+    """As paths are in the state: of scanned layers, 'encoder/layers/up/kernel'."""
+    says = (
+        "decay_paths: .* matches no parameter.*'encoder/embedding' and 'predictor/query'"
+    )
+    with pytest.raises(ValueError, match=says):
+        optimizers.check_paths({'decay_paths': pattern}, [tree(0)])
 
 
 @pytest.mark.parametrize('scan', [True, False])
@@ -302,7 +315,7 @@ def test_layers_are_numbered_from_the_first_one_on(scan):
     params = jax.eval_shape(run, jax.random.key(0), ids, ids, ids)['params']
     ones = {'encoder': jax.tree.map(lambda x: jnp.ones(x.shape), params)}
     pairs = (('layer_[0-1]/', 0.0), ('layer_3/', 0.5))
-    optimizers.check_multipliers({'lr_multipliers': pairs}, [ones])
+    optimizers.check_paths({'lr_multipliers': pairs}, [ones])
     scale = optimizers.with_lr_multipliers(optax.identity(), dict(pairs))
     found = scale.update(ones, scale.init(ones))[0]
     found = (unrolled(found) if scan else found)['encoder']
