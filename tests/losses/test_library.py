@@ -109,7 +109,7 @@ CASES = {
     'schedules.warmup_cosine': at_step(schedules.warmup_cosine(1.0, 2, 10)),
     'schedules.wsd_twice': at_step(schedules.wsd_twice(1.0, 2, 2, 6, 12)),
     'balance.make': weighed(0.3),
-    'balance.Fixed': weighed(dict(name='fixed', weight=0.2)),
+    'balance.fixed': weighed(dict(name='fixed', weight=0.2)),
     'balance.Scheduled': weighed(
         dict(name='schedule', of=dict(name='linear', start=0.1, end=0.9))
     ),

@@ -1,7 +1,7 @@
 """Rules that weigh two losses: latent_weight * latent + token_weight * tokens.
 
     name            rule           weights of latent and tokens
-    fixed           Fixed          w and 1 - w
+    fixed           Scheduled      w and 1 - w
     schedule        Scheduled      w(step) and 1 - w(step)
     sigmoid         Sigmoid        clipped sigmoid of a learned scalar, and 1 minus it
     gradient_ratio  GradientRatio  from the ratio of two gradient norms
@@ -23,7 +23,7 @@ from jepa_text.settings import ranges, resolve
 LATENT, TOKENS, SEEN = 'balance_latent', 'balance_tokens', 'balance_seen'  # memory
 # Allowed values of the settings.
 RANGES = {
-    **dict.fromkeys(('weight', 'low', 'high'), dict(minimum=0, maximum=1)),
+    **dict.fromkeys(('low', 'high'), dict(minimum=0, maximum=1)),
     'ratio': dict(minimum=1e-12, maximum=1e12),
     'initial': dict(minimum=1e-12, maximum=1 - 1e-12),
     'momentum': dict(minimum=0, below=1),
@@ -51,7 +51,7 @@ def make(section, steps):
             resolve.reject_user_code(name, f'make returned {rule!r}, not a Balance.')
         return rule
     resolve.check_choice('balance', name, RULES)
-    given = {'steps': steps} if name == 'schedule' else {}
+    given = {'steps': steps} if RULES[name] is Scheduled else {}
     return resolve.call(f'balance {name}', RULES[name], keywords, **given)
 
 
@@ -73,14 +73,6 @@ class Balance:
 
     every_steps = 0
 
-    def __post_init__(self):
-        for name, value in vars(self).items():
-            if name in RANGES:
-                what = f'balance {type(self).__name__}: {name}'
-                ranges.number(what, value, **RANGES[name])
-        if hasattr(self, 'low') and not self.low <= self.initial <= self.high:
-            raise ValueError(f'balance: {self!r} needs low <= initial <= high.')
-
     def modules(self):
         return {}
 
@@ -95,18 +87,25 @@ class Balance:
         return memory
 
 
-@dataclasses.dataclass(frozen=True)
-class Fixed(Balance):
+def fixed(weight: float):
     """lambda = weight, in [0, 1].
 
-    >>> print(*Fixed(0.25).weights({}, {}, step=0))
+    >>> print(*fixed(0.25).weights({}, {}, step=0))
     0.25 0.75
     """
+    ranges.number('balance fixed: weight', weight, minimum=0, maximum=1)
+    # It does not depend on the length, so rules of phases of all lengths are equal.
+    return Scheduled(weight, steps=1)
 
-    weight: float
 
-    def share(self, params, memory, step):
-        return jnp.full((), self.weight, jnp.float32)
+def _check(rule):
+    """Raises ValueError for settings of a learned or measured rule out of range."""
+    for name, value in vars(rule).items():
+        if name in RANGES:
+            what = f'balance {type(rule).__name__}: {name}'
+            ranges.number(what, value, **RANGES[name])
+    if not rule.low <= rule.initial <= rule.high:
+        raise ValueError(f'balance: {rule!r} needs low <= initial <= high.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,6 +147,9 @@ class Sigmoid(Balance):
     low: float = 0.1
     high: float = 0.9
 
+    def __post_init__(self):
+        _check(self)
+
     def modules(self):
         return {'balance': heads.Logit(self.initial)}
 
@@ -187,6 +189,9 @@ class GradientRatio(Balance):
     high: float = 0.9
     every_steps: int = 20
 
+    def __post_init__(self):
+        _check(self)
+
     def memory(self):
         return {name: jnp.zeros((), jnp.float32) for name in (LATENT, TOKENS, SEEN)}
 
@@ -217,7 +222,7 @@ class GradientRatio(Balance):
 
 
 RULES = {
-    'fixed': Fixed,
+    'fixed': fixed,
     'schedule': Scheduled,
     'sigmoid': Sigmoid,
     'gradient_ratio': GradientRatio,
