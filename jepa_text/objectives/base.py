@@ -123,8 +123,8 @@ class Objective:
       derived(metrics, seen, diagnostics)  {name: value} of metrics that are not shares,
                         computed from the metrics and `seen` of the whole batch and the
                         latest diagnostics (NaN if they failed; {} without diagnostics)
-      collapse(values), notes(values)  {kind: sentence}: signs of collapse, and other
-                        observations, in the metrics of a step
+      notes(values)     {kind: sentence}: signs of collapse, and other observations, in
+                        the metrics of a step
     Relation to other objectives
       token_objective   the TokenObjective that it is or contains, by which a model is
                         loaded (`attends`, `shift`) and scored on held-out rows
@@ -171,9 +171,6 @@ class Objective:
         return {}
 
     def derived(self, metrics: Arrays, seen: Any, diagnostics: Arrays) -> Arrays:
-        return {}
-
-    def collapse(self, values: dict[str, float]) -> dict[str, str]:
         return {}
 
     def notes(self, values: dict[str, float]) -> dict[str, str]:

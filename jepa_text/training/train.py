@@ -161,9 +161,7 @@ class _Loop:
         read = data_position.epochs(phase, number)
         read['train/total_positions'] = self.recipe.positions_until(number)
         self.report.step(number, values | read)
-        objective = phase.objective
-        signs = {**objective.collapse(values), **objective.notes(values)}
-        for kind, text in signs.items():
+        for kind, text in phase.objective.notes(values).items():
             self.report_once(phase, kind, f'step {number}: {text}')
         skipped = int(values['train/skipped_in_row'])
         if skipped >= self.settings.stop_after_skips:

@@ -85,33 +85,27 @@ HEALTHY = {
 }
 
 
-COLLAPSED = {
+NOTES = {
     'target_std': ({'jepa/target_std': 0.01}, 'targets'),
     'rank': ({'jepa/effective_rank': 4.2, 'jepa/rank_share': 0.03}, '4.2 directions'),
-}
-NOTES = {
-    'lambda': ({'jepa/lambda': 0.92}, '0.920'),
     'latent gradient': ({'jepa/latent_grad_norm': 0.01}, '0.5%'),
     'token gradient': ({'jepa/token_grad_norm': 0.01}, '0.5%'),
     'prediction_std': ({'jepa/prediction_std': 0.01}, 'predictions'),
 }
 
 
-@pytest.mark.parametrize('kind', [*COLLAPSED, *NOTES])
-def test_each_observation_is_a_collapse_or_a_note(kind):
-    assert diagnostics.collapse(HEALTHY) == diagnostics.notes(HEALTHY, learned=True) == {}
-    change, words = (COLLAPSED | NOTES)[kind]
-    values = HEALTHY | change
-    both = diagnostics.collapse(values), diagnostics.notes(values, learned=True)
-    found, other = both if kind in COLLAPSED else both[::-1]
-    assert list(found) == [kind] and words in found[kind] and other == {}
+@pytest.mark.parametrize('kind', NOTES)
+def test_each_observation_is_a_note(kind):
+    assert diagnostics.notes(HEALTHY) == {}
+    change, words = NOTES[kind]
+    found = diagnostics.notes(HEALTHY | change)
+    assert list(found) == [kind] and words in found[kind]
 
 
-@pytest.mark.parametrize('weight', [0.0, 0.02, 0.08, 0.92, 0.999, 1.0])
-def test_a_lambda_that_is_not_learned_gives_no_note(weight):
-    assert 'lambda' not in diagnostics.notes(HEALTHY | {'jepa/lambda': weight})
-    learned = diagnostics.notes({'jepa/lambda': weight}, learned=True)
-    assert list(learned) == ['lambda']
+@pytest.mark.parametrize('has_ema', [True, False])
+def test_only_an_ema_may_be_slowed(has_ema):
+    found = diagnostics.notes({'jepa/target_std': 0.01}, has_ema)
+    assert ('slow the EMA' in found['target_std']) == has_ema
 
 
 def test_missing_metrics_give_no_message():
@@ -125,9 +119,8 @@ def test_missing_metrics_give_no_message():
                 values[name] = np.float32(np.nan)
             else:
                 del values[name]
-        assert diagnostics.collapse(values) == {}
-        assert diagnostics.notes(values, learned=True) == {}
-    assert diagnostics.collapse({'train/loss': 3.0}) == diagnostics.notes({}) == {}
+        assert diagnostics.notes(values) == {}
+    assert diagnostics.notes({'train/loss': 3.0}) == {}
 
 
 def test_no_targets_measure_nothing():

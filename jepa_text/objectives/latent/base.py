@@ -226,8 +226,5 @@ class LatentObjective(Objective):
             values['jepa/grad_ratio'] = latent / jnp.maximum(both, 1e-20)
         return values
 
-    def collapse(self, values):
-        return diagnostics.collapse(values, self.has_target)
-
     def notes(self, values):
-        return diagnostics.notes(values, learned=bool(self.balance.modules()))
+        return diagnostics.notes(values, self.has_target)

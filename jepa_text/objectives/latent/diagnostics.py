@@ -27,7 +27,6 @@ LATENTS = (
     'jepa/trivial_position',
 )
 # Thresholds of the messages.
-LAMBDA = (0.1, 0.9)
 MIN_GRADIENT = 0.05
 MIN_STD = 0.1
 MIN_RANK = 0.05
@@ -172,43 +171,28 @@ def bisected(matrix_DD):
     )
 
 
-def collapse(values, has_ema=True):
-    """Returns {kind: description} of what has collapsed, given metrics; {} if none.
+def notes(values, has_ema=True):
+    """Returns {kind: description}: signs of collapse, and other observations.
 
-    Only targets are considered: predictions are near their mean at a healthy start, and a
+    Only targets collapse: predictions are near their mean at a healthy start, and a
     weight is not a vector. Metrics that are missing or NaN were not measured and do not
     count. `has_ema` is whether the target is an EMA copy, which may be slowed down.
     """
-    signs, slow = {}, ' slow the EMA,' if has_ema else ''
+    messages, slow = {}, ' slow the EMA,' if has_ema else ''
     std = values.get('jepa/target_std', math.nan)
     if std < MIN_STD:
-        signs['target_std'] = (
+        messages['target_std'] = (
             f'the targets have nearly collapsed to one vector (jepa/target_std '
             f'{std:.3f} < {MIN_STD}). Lower lambda,{slow} or add a regularizer or '
             'weight to it.'
         )
     if values.get('jepa/rank_share', math.nan) < MIN_RANK:
-        signs['rank'] = (
+        messages['rank'] = (
             f'the targets span {values["jepa/effective_rank"]:.1f} directions, less than '
             f'{MIN_RANK:.0%} of their width: dimensional collapse. Add a regularizer, '
             'or lower lambda.'
         )
-    return signs
-
-
-def notes(values, learned=False):
-    """Returns {kind: description} of other observations that are not signs of collapse.
-
-    `learned` is whether lambda is learned by its own gradient. If it is fixed, scheduled
-    or computed, a value outside LAMBDA was requested.
-    """
-    messages = {}
     weight = values.get('jepa/lambda', math.nan)
-    if learned and (weight < LAMBDA[0] - 1e-6 or weight > LAMBDA[1] + 1e-6):
-        messages['lambda'] = (
-            f'the learned lambda is {weight:.3f}, outside {list(LAMBDA)}: one of the '
-            'losses has almost no weight. Clip lambda, or use another balance.'
-        )
     norms = {
         'latent': weight * values.get(GRADIENTS[0], math.nan),
         'token': (1 - weight) * values.get(GRADIENTS[1], math.nan),
