@@ -278,8 +278,8 @@ def test_errors_name_layers_that_the_encoder_lacks(latent, words):
     objective = build('hybrid', latent=latent)
     with pytest.raises(ValueError, match=words):
         Network(transformer.make('tiny', vocab_size=V), objective)
-    for layer in (-2, 0, 2):
-        assert build('hybrid', latent=dict(layer=layer, top=2)).modules(
+    for known in (dict(layer=-2), dict(layer=0), dict(layer=2), dict(top=2)):
+        assert build('hybrid', latent=known).modules(
             transformer.make('tiny', vocab_size=V)
         )
 
@@ -363,6 +363,13 @@ NO_SAMPLE = dict(name='sigreg', weight=1, sample=0)
         ('hybrid', dict(latent=dict(temperature=0)), 'temperature=0 .* above 0'),
         ('hybrid', dict(latent=dict(negatives=-1)), 'negatives=-1'),
         ('hybrid', dict(latent=dict(top=2.0)), 'top=2.0 must be an integer'),
+        ('hybrid', dict(latent=dict(top=2, layer=0)), 'layer=0 has no effect with top'),
+        ('hybrid', dict(latent=dict(ema='layers', momentum=None)), "ema='layers' has no"),
+        (
+            'hybrid',
+            dict(latent=dict(stop_gradient=False)),
+            'stop_gradient=False has no effect with an EMA.* or set momentum=None',
+        ),
         ('hybrid', dict(latent=dict(regularizer=NEGATIVE)), 'weight=-1'),
         ('hybrid', dict(latent=dict(regularizer=NO_SAMPLE)), 'sample=0'),
         ('hybrid', dict(predictor_width=0), 'predictor_width=0'),

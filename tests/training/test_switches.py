@@ -86,6 +86,8 @@ def draw(rng):
         distance=['info_nce', 'mse'][rng.integers(2)],
         regularizer=dict(name=str(rng.choice(['sigreg', 'vicreg'])), weight=0.1),
     )
+    if latent.get('momentum', 1) is None:
+        latent.pop('ema', None)
     rule = str(rng.choice(['fixed', 'sigmoid', 'gradient_ratio']))
     both = dict(
         mlm=token,

@@ -118,6 +118,22 @@ class Latent:
         for name, bounds in RANGES.items():
             if getattr(self, name) is not None:
                 ranges.number(f'latent: {name}', getattr(self, name), **bounds)
+        has_ema = self.momentum is not None
+        idle = {
+            'layer': (self.layer != -1 and self.top, 'with top', 'set top=None'),
+            'ema': (self.ema != 'all' and not has_ema, 'without an EMA', 'set momentum'),
+            'stop_gradient': (
+                not self.stop_gradient and has_ema,
+                'with an EMA, into which no gradient flows',
+                'set momentum=None',
+            ),
+        }
+        for name, (is_idle, where, remedy) in idle.items():
+            if is_idle:
+                raise ValueError(
+                    f'latent: {name}={getattr(self, name)!r} has no effect {where}. '
+                    f'Omit it, or {remedy}.'
+                )
 
     def check_depth(self, depth):
         """Raises ValueError if an encoder of so many layers lacks the target's layer."""
