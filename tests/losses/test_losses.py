@@ -84,15 +84,9 @@ def test_select_returns_the_true_positions_in_order(rng):
     assert_array_equal(losses.take(values, index), taken)
 
 
-@pytest.mark.peer
-def test_zero_vectors_match_torch(rng):
-    torch = pytest.importorskip('torch')
-    x, y = np.float32(rng.normal(size=(2, 3, 4)))
-    x[0], y[1] = 0, x[1]
-    theirs = torch.nn.functional.cosine_similarity(torch.tensor(x), torch.tensor(y))
-    assert_allclose(losses.cosine_distance(x, y), 1 - theirs, atol=1e-6)
-    theirs = torch.nn.functional.normalize(torch.tensor(x), eps=1e-8)
-    assert_allclose(losses.unit(x), theirs, atol=1e-6)
+def test_a_zero_vector_has_the_cosine_distance_1(rng):
+    y = np.float32(rng.normal(size=(3, 4)))
+    assert_array_equal(losses.cosine_distance(np.zeros_like(y), y), 1)
 
 
 @pytest.mark.parametrize('label', [-100, -1, 7, 2**30])
@@ -204,31 +198,3 @@ def test_every_public_loss_of_several_arrays_checks_them():
     alone = {'Split', 'cached_value_and_grad', 'z_loss', 'layer_normalize', 'unit'}
     alone |= {'average_layers', 'select', 'take'}
     assert names - alone == {name.split()[0] for name in CASES}
-
-
-@pytest.mark.peer
-def test_a_masked_mean_matches_torch_with_ignored_labels(rng):
-    """Labels at both ends of the vocabulary, and -100 at ignored positions."""
-    torch = pytest.importorskip('torch')
-    logits, labels = np.float32(rng.normal(size=(40, 7)) * 9), rng.integers(0, 7, 40)
-    labels[:3], labels[rng.random(40) < 0.4] = (0, 6, 0), -100
-    a = torch.tensor(logits, requires_grad=True)
-    mean = torch.nn.functional.cross_entropy(a, torch.tensor(labels), ignore_index=-100)
-    mean.backward()
-
-    def ours(logits):
-        entropy = losses.cross_entropy(logits, jnp.asarray(labels))
-        return losses.masked_mean(entropy, jnp.asarray(labels) >= 0)
-
-    value, slope = jax.value_and_grad(ours)(jnp.asarray(logits))
-    assert_allclose(value, mean.item(), atol=1e-5)
-    assert_allclose(slope, a.grad, atol=1e-6)
-
-
-@pytest.mark.peer
-def test_instance_normalize_matches_torch(rng):
-    torch = pytest.importorskip('torch')
-    x = np.float32(rng.normal(3, 2, size=(2, 5, 4)))
-    theirs = torch.nn.functional.instance_norm(torch.tensor(x).transpose(1, 2))
-    ours = losses.instance_normalize(x, jnp.ones((2, 5), bool))
-    assert_allclose(ours, theirs.transpose(1, 2), atol=1e-5)
