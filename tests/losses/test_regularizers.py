@@ -78,26 +78,10 @@ def test_matches_the_published_formula(rng, name, shape):
     assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize('knots, limit', [(2, 1.0), (9, 5.0), (33, 4.0)])
-def test_sigreg_integrates_over_the_given_knots(rng, knots, limit):
-    x = rng.normal(1, 2, size=(20, WIDTH))
-    expected = sigreg_64(x, np.float64(directions()), knots, limit)
-    sigreg = jax.jit(regularizers.sigreg, static_argnames=('knots', 'limit'))
-    ours = sigreg(np.float32(x), directions(), knots=knots, limit=limit)
-    assert_allclose(ours, expected, rtol=1e-5)
-
-
 @pytest.mark.parametrize('name', FORMULAS)
 def test_rows_of_tokens_are_refused(name):
     with pytest.raises(ValueError, match=r'shape \(1, 3, 4\), but must be \[N, D\]'):
         compiled()[name](jnp.zeros((1, 3, 4)))
-
-
-def test_sigreg_needs_two_knots():
-    with pytest.raises(
-        ValueError, match='knots=1, but the trapezoid rule needs at least 2'
-    ):
-        regularizers.sigreg(jnp.zeros((3, WIDTH)), directions(), knots=1)
 
 
 @pytest.mark.parametrize('name', FORMULAS)
