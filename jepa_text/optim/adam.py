@@ -89,8 +89,8 @@ class AdamState(NamedTuple):
 def scale_by_adam(b1, b2, eps, mu_dtype=None):
     """Updates to mu / (1 - b1^t) / (sqrt(nu / (1 - b2^t)) + eps), t the age of each leaf.
 
-    This is Algorithm 1 of arXiv 1412.6980, applied to each leaf separately.
-    `optax.scale_by_adam` has one count for all leaves: if the moments of a leaf are new
+    This is `optax.scale_by_adam` (Algorithm 1 of arXiv 1412.6980) of each leaf by itself.
+    On a whole tree it has one count for all leaves: if the moments of a leaf are new
     late in a run, its first step is (1 - b1) / sqrt(1 - b2) times the learning rate
     there, which is 0.4 or 3.2 times with the usual betas, and the next ones are larger.
     Here the first step equals the learning rate. mu is stored in `mu_dtype`, nu in the
@@ -107,6 +107,8 @@ def scale_by_adam(b1, b2, eps, mu_dtype=None):
     {'a': 1.0, 'b': 1.0}
     """
 
+    alone = optax.scale_by_adam(b1, b2, eps, mu_dtype=mu_dtype)  # of one leaf
+
     def init(params):
         return AdamState(
             age=jax.tree.map(lambda _: jnp.zeros((), jnp.int32), params),
@@ -115,20 +117,14 @@ def scale_by_adam(b1, b2, eps, mu_dtype=None):
         )
 
     def update(grads, state, params=None):
-        age = jax.tree.map(optax.safe_increment, state.age)
-        mu = optax.tree.update_moment(grads, state.mu, b1, 1)
-        nu = optax.tree.update_moment_per_elem_norm(grads, state.nu, b2, 2)
+        def each(grad, *own):
+            update, own = alone.update(grad, optax.ScaleByAdamState(*own))
+            return update, *own
 
-        def ratio(age, mu, nu):
-            mu, nu = _corrected(mu, b1, age), _corrected(nu, b2, age)
-            return mu / (jnp.sqrt(nu) + eps)
-
-        updates = jax.tree.map(ratio, age, mu, nu)
-        mu, nu = optax.tree.cast(mu, mu_dtype), optax.tree.cast_like(nu, state.nu)
-        return updates, AdamState(age, mu, nu)
+        made = jax.tree.map(each, grads, *state)
+        updates, *new = (
+            jax.tree.map(lambda _, leaf, i=i: leaf[i], grads, made) for i in range(4)
+        )
+        return updates, AdamState(*new)
 
     return optax.GradientTransformation(init, update)
-
-
-def _corrected(moment, decay, age):
-    return moment / (1 - decay**age).astype(moment.dtype)

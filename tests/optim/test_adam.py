@@ -1,44 +1,18 @@
-"""Adam with an age per leaf: equal to optax's for one age, correct for several."""
+"""Adam with an age per leaf, against its closed form."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 from jepa_text.optim import adam
 
 
-def tree(seed, dtype=np.float32):
+def tree(seed):
     rng = np.random.default_rng(seed)
     shapes = dict(stack=(3, 4, 5), matrix=(7, 2), vector=(6,), number=())
-    return {k: jnp.asarray(rng.normal(size=s), dtype) for k, s in shapes.items()}
-
-
-@pytest.mark.parametrize('seed', range(4))
-def test_each_leaf_is_updated_as_by_optax_bit_for_bit(seed):
-    """Leaf by leaf: on a whole tree optax shares divisors, and XLA rounds differently."""
-    rng = np.random.default_rng(seed)
-    b1, b2 = map(float, rng.uniform(0, 1, 2))
-    dtype = [None, jnp.bfloat16, jnp.float16][seed % 3]
-    of_params = jnp.bfloat16 if seed == 3 else np.float32
-    ours = adam.scale_by_adam(b1, b2, 1e-8, mu_dtype=dtype)
-    theirs = optax.scale_by_adam(b1, b2, 1e-8, mu_dtype=dtype)
-    params = tree(0, of_params)
-    update, its_update = jax.jit(ours.update), jax.jit(theirs.update)
-    state = ours.init(params)
-    alone = {name: theirs.init(leaf) for name, leaf in params.items()}
-    for number in range(5):
-        grads = tree(100 * seed + number + 1, of_params)
-        updates, state = update(grads, state)
-        for name, grad in grads.items():
-            its, alone[name] = its_update(grad, alone[name])
-            found = updates[name], state.mu[name], state.nu[name], state.age[name]
-            wanted = its, alone[name].mu, alone[name].nu, alone[name].count
-            for ours_X, theirs_X in zip(found, wanted):
-                assert ours_X.dtype == theirs_X.dtype
-                assert_array_equal(ours_X, theirs_X)
+    return {k: jnp.float32(rng.normal(size=s)) for k, s in shapes.items()}
 
 
 def closed_form(grads_TX, b1, b2):
