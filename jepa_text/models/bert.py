@@ -17,10 +17,16 @@ PRESETS = {
 def make(preset: str | None = None, **keywords):
     """Returns a Bert with a preset's sizes, which keywords override.
 
-    Raises ValueError for an unknown preset, a missing size, or sizes that do not divide
-    each other.
+    Raises ValueError for an unknown preset, a missing size, or sizes that do not fit
+    together.
     """
-    return stack.from_preset(Bert, PRESETS, preset, keywords)
+    model = stack.from_preset(Bert, PRESETS, preset, keywords)
+    if model.position_offset >= model.positions:
+        raise ValueError(
+            f'model: position_offset={model.position_offset} leaves none of '
+            f'positions={model.positions}. Lower it, or raise positions.'
+        )
+    return model
 
 
 class Bert(stack.Encoder, kw_only=True):

@@ -9,9 +9,6 @@ few different combinations, called kinds; each layer has the number of its kind.
     kind        0        1        1        0
 """
 
-import dataclasses
-import inspect
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -67,19 +64,12 @@ def _sizes(cls, presets, preset, keywords):
     """Returns the keywords of `cls`, each checked to be in its range."""
     if preset is not None:
         resolve.check_choice('preset', preset, presets)
-    fields = [f for f in dataclasses.fields(cls) if f.name not in INTERNAL]
-    names = [f.name for f in fields] + ['vocab_rows', 'preset']
-    for key in set(keywords) - set(names):
-        raise ValueError(f'model does not take {key!r}.{resolve.nearest(key, names)}')
     sizes = {**presets.get(preset, {}), **keywords}
-    missing = {f.name for f in fields if f.default is dataclasses.MISSING} - set(sizes)
-    if missing:
-        raise ValueError(f'model needs {", ".join(sorted(missing))}, or a preset.')
-    sizes['vocab_size'] = _rows(sizes['vocab_size'], sizes.pop('vocab_rows', None))
-    for key, parameter in inspect.signature(cls).parameters.items():
-        if key in sizes:
-            ranges.keyword('model', parameter, sizes[key])
-            _check_size(key, sizes[key])
+    rows = sizes.pop('vocab_rows', None)
+    resolve.check_keywords('model', cls, sizes, INTERNAL, also=('vocab_rows', 'preset'))
+    for key, value in sizes.items():
+        _check_size(key, value)
+    sizes['vocab_size'] = _rows(sizes['vocab_size'], rows)
     # A saved config has lists in place of tuples.
     return {k: tuple(v) if isinstance(v, list) else v for k, v in sizes.items()}
 
@@ -119,7 +109,7 @@ def _check_size(key, value):
 def _rows(vocab_size, vocab_rows):
     if vocab_rows is None:
         return vocab_size
-    ranges.number('model: vocab_rows', vocab_rows, whole=True)
+    vocab_rows = ranges.whole('model: vocab_rows', vocab_rows, maximum=ranges.MAX_INT)
     if vocab_rows < vocab_size:
         raise ValueError(
             f'model.vocab_rows={vocab_rows}, but the tokenizer has {vocab_size} tokens. '

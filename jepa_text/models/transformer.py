@@ -17,8 +17,8 @@ import operator
 import jax
 import jax.numpy as jnp
 
-from jepa_text.models import stack
-from jepa_text.settings import ranges
+from jepa_text.models import layers, stack
+from jepa_text.settings import ranges, resolve
 
 # Keywords of `Transformer`: sizes of arXiv 2507.00994, Table 1 (mlm_vs_clm: vocabulary
 # 128,256), and smaller ones, of which 'tiny' is for tests.
@@ -51,13 +51,10 @@ def make(preset: str | None = None, **keywords):
 
 def _check_scaling(scaling):
     """Raises ValueError unless a section has the keywords of `layers.stretched`."""
-    known = ('factor', 'low', 'high', 'length')
-    if set(scaling) != set(known):
-        raise ValueError(
-            f'model: rope_scaling={dict(scaling)} must have the keys {", ".join(known)}.'
-        )
-    for name in known:
-        ranges.number(f'model: rope_scaling: {name}', scaling[name], above=0)
+    what = 'model: rope_scaling'
+    resolve.check_keywords(what, layers.stretched, scaling, given=('frequency_K',))
+    for name, value in scaling.items():
+        ranges.number(f'{what}: {name}', value, above=0)
     if scaling['low'] >= scaling['high']:
         raise ValueError(
             f'model: rope_scaling={dict(scaling)} must have a low below its high.'

@@ -131,12 +131,21 @@ def test_gradients_of_a_frequent_token_are_summed_in_float32():
         (dict(preset='tiny', rope_theta=[1e4]), 'rope_theta has 1 values'),
         (dict(preset='tiny', head_width=15), 'head_width=15: the width .* must be even'),
         (dict(preset='tiny', vocab_rows='all'), "vocab_rows='all' must be an integer"),
-        (dict(preset='tiny', rope_scaling=dict(factor=2)), 'factor, low, high, length'),
+        (dict(preset='tiny', vocab_rows=2**40), 'vocab_rows=1099511627776 must be'),
+        (dict(preset='tiny', vocab_row=64), "'vocab_row'. Did you mean 'vocab_rows'"),
+        (
+            dict(preset='tiny', rope_scaling=dict(factor=2)),
+            "requires 'low'.*high, length",
+        ),
         (dict(preset='tiny', rope_scaling=SCALING | {'factor': 0}), 'factor=0 must be'),
         (dict(preset='tiny', rope_scaling=SCALING | {'low': 4}), 'a low below its high'),
         (dict(name='bert', preset='tiny', act='gelo'), "act='gelo'.*'gelu'"),
         (dict(name='bert', preset='tiny', types=0), 'types=0 must be'),
         (dict(name='bert', preset='tiny', position_offset=-1), 'position_offset=-1'),
+        (
+            dict(name='bert', preset='tiny', positions=2, position_offset=2),
+            'position_offset=2 leaves none of positions=2',
+        ),
         (dict(name='modernbert', preset='tiny', head_act='tanh'), "head_act='tanh'"),
     ],
 )
@@ -274,7 +283,7 @@ def test_bert_raises_for_rows_longer_than_its_positions(tokens):
 
 
 def test_vocab_rows_gives_the_embedding_more_rows():
-    assert build(vocab_rows=64).vocab_size == 64
+    assert build(vocab_rows=64).vocab_size == build(vocab_rows=64.0).vocab_size == 64
     says = 'vocab_rows=5, but the tokenizer has 37.*Set it to 37 or more.*init_from'
     with pytest.raises(ValueError, match=says):
         build(vocab_rows=5)
