@@ -14,7 +14,7 @@ from jepa_text.losses.linear_cross_entropy import chunks
 from jepa_text.models import flops, layers, memo, stack
 from jepa_text.models.block import Layer
 from jepa_text.parallel import activations, sharding
-from jepa_text.settings import ranges, resolve
+from jepa_text.settings import ranges
 
 
 class LMHead(nn.Module):
@@ -166,7 +166,6 @@ class PredictorSizes:
         for name in ('hidden', 'depth', 'heads'):
             what = 'predictor_' + name.replace('hidden', 'width')
             ranges.number(what, getattr(self, name), whole=True, minimum=1)
-        resolve.check_choice('predictor', self.kind, ('mlp', 'transformer'))
         if self.kind == 'transformer' and self.hidden % (2 * self.heads):
             raise ValueError(
                 f'predictor_width={self.hidden} is not a multiple of twice '

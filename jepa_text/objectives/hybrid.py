@@ -12,6 +12,7 @@ Without EMA but with SIGReg it is LeJEPA (arXiv 2511.08544).
 """
 
 import dataclasses
+from typing import Literal
 
 import jax.numpy as jnp
 
@@ -28,7 +29,7 @@ def make(
     mlm: dict | None = None,
     balance: float | dict = 0.5,
     latent: dict | None = None,
-    predictor='mlp',
+    predictor: Literal['mlp', 'transformer'] = 'mlp',
     predictor_width=256,
     predictor_depth=2,
     predictor_heads=4,

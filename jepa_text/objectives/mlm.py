@@ -1,6 +1,7 @@
 """Masked language modeling: predicts masked tokens from the rest of the row."""
 
 import dataclasses
+from typing import Literal
 
 import jax
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from jepa_text.data.masking import tokens as token_masks
 from jepa_text.objectives.base import TokenObjective
 from jepa_text.optim import schedules
-from jepa_text.settings import ranges, resolve
+from jepa_text.settings import ranges
 
 
 def make(
@@ -16,11 +17,11 @@ def make(
     length,
     steps,
     rate: float | dict = 0.3,
-    sampler='fixed',
+    sampler: Literal['fixed', 'iid', 'whole_word', 'span'] = 'fixed',
     span_length: int | None = None,
     mask_share=1.0,
     random_share=0.0,
-    attends='bidirectional',
+    attends: Literal['bidirectional', 'causal'] = 'bidirectional',
     shift=0,
     tied=False,
     logits_mib=512,
@@ -38,7 +39,7 @@ def make(
     embedding, logits take at most `logits_mib` MiB at a time, and `z_weight` is the
     weight of the z-loss. Raises ValueError for options out of range.
     """
-    _check(sampler, mask_share, random_share, attends, shift)
+    _check(mask_share, random_share, shift)
     if span_length is not None:
         ranges.number('mlm: span_length', span_length, whole=True, minimum=1)
         if sampler != 'span':
@@ -68,9 +69,7 @@ def make(
     )
 
 
-def _check(sampler, mask_share, random_share, attends, shift):
-    resolve.check_choice('mlm: sampler', sampler, ('fixed', 'iid', 'whole_word', 'span'))
-    resolve.check_choice('mlm: attends', attends, ('bidirectional', 'causal'))
+def _check(mask_share, random_share, shift):
     ranges.number('mlm: shift', shift, whole=True, minimum=0, maximum=1)
     if min(mask_share, random_share) < 0 or mask_share + random_share > 1 + 1e-9:
         raise ValueError(

@@ -5,17 +5,17 @@ for the number of its own updates and not for the steps of the run.
 """
 
 import operator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from jepa_text.optim.leaves import mask, search_decayed
-from jepa_text.settings import ranges, resolve
+from jepa_text.settings import ranges
 
-# Not float16, in which the moments of small gradients are zero.
-DTYPES = ('float32', 'bfloat16')
+# Of the first moment. Not float16, in which moments of small gradients are zero.
+Dtype = Literal['float32', 'bfloat16']
 
 
 def adamw(
@@ -25,7 +25,7 @@ def adamw(
     weight_decay=0.1,
     decay_paths=r'(kernel|embedding)$',
     balance_lr_multiplier=1.0,
-    momentum_dtype='float32',
+    momentum_dtype: Dtype = 'float32',
 ):
     """AdamW (arXiv 1711.05101) without its learning rate.
 
@@ -46,7 +46,6 @@ def adamw(
     ranges.number('optimizer: balance_lr_multiplier', balance_lr_multiplier, minimum=0)
     ranges.number('optimizer: weight_decay', weight_decay, minimum=0)
     ranges.pattern('optimizer: decay_paths', decay_paths)
-    resolve.check_choice('optimizer: momentum_dtype', str(momentum_dtype), DTYPES)
     return descent(
         scale_by_adam(b1, b2, eps, mu_dtype=jnp.dtype(momentum_dtype)),
         optax.add_decayed_weights(

@@ -36,7 +36,7 @@ def muon(
     paths=HIDDEN,
     weight_decay=0.1,
     decay_paths=r'(kernel|embedding)$',
-    momentum_dtype='float32',
+    momentum_dtype: adam.Dtype = 'float32',
     ns_steps=5,
     ns_lower=None,
     b1=0.9,

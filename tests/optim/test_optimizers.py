@@ -252,6 +252,7 @@ def test_an_update_is_the_same_on_one_device_and_on_four(name):
     'section, message',
     [
         (dict(name='moun'), "optimizer='moun'. Did you mean 'muon'.*: adamw, muon, sgd"),
+        (dict(name='muon', momentum_dtype='float16'), "momentum_dtype='float16'. Did"),
         (dict(name='sgd', momentum=1.5), 'momentum=1.5 .* below 1'),
         (dict(name='muon', ns_lower=1.0), 'ns_lower=1.0 must be .* below 1'),
         (dict(name='muon', ns_steps=0), 'ns_steps=0 must be an integer at least 1'),

@@ -6,6 +6,7 @@ which module predicts.
 
 import dataclasses
 from collections.abc import Callable
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +16,6 @@ from jepa_text.losses import regularizers
 from jepa_text.objectives.base import share_schedule, step_key
 from jepa_text.settings import ranges, resolve
 
-CHOICES = {
-    'distance': ('cosine', 'smooth_l1', 'mse', 'info_nce'),
-    'normalize': ('layer', 'instance', 'none'),
-    'ema': ('all', 'layers'),
-}
-REGULARIZERS = ('sigreg', 'vicreg')
 PAPER_MOMENTUM = {'name': 'linear', 'start': 0.996, 'end': 1.0}
 
 # Allowed values of the numbers in a section.
@@ -61,13 +56,12 @@ def make(section, steps):
 class Regularizer:
     """A loss term against collapse, on at most `sample` latents of a step."""
 
-    name: str
+    name: Literal['sigreg', 'vicreg']
     weight: float
     sample: int = 1024
     directions: int = 256
 
     def __post_init__(self):
-        resolve.check_choice('latent: regularizer: name', self.name, REGULARIZERS)
         for name, bounds in REGULARIZER_RANGES.items():
             ranges.number(f'latent: regularizer: {name}', getattr(self, name), **bounds)
 
@@ -102,19 +96,17 @@ class Latent:
 
     layer: int = -1
     top: int | None = None
-    normalize: str = 'layer'
-    distance: str = 'cosine'
+    normalize: Literal['layer', 'instance', 'none'] = 'layer'
+    distance: Literal['cosine', 'smooth_l1', 'mse', 'info_nce'] = 'cosine'
     beta: float = 1.0
     temperature: float = 0.1
     negatives: int = 1024
     momentum: Callable | None
-    ema: str = 'all'
+    ema: Literal['all', 'layers'] = 'all'
     stop_gradient: bool = True
     regularizer: Regularizer | None = None
 
     def __post_init__(self):
-        for what, known in CHOICES.items():
-            resolve.check_choice(f'latent: {what}', getattr(self, what), known)
         for name, bounds in RANGES.items():
             if getattr(self, name) is not None:
                 ranges.number(f'latent: {name}', getattr(self, name), **bounds)
