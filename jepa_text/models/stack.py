@@ -226,15 +226,14 @@ class Encoder(nn.Module):
         causal,
         every_layer=False,
         gaps=False,
-        **inputs,
     ):
         """Returns hidden_BLD; with `every_layer`, also layers_NBLD.
 
         These are the embedding and the output of each layer, before the last norm: depth
         + 1 arrays. With `gaps`, rows are cut out of others, and windows are measured in
-        `positions_BL`. `inputs` are further ones of `embed`.
+        `positions_BL`.
         """
-        embedded_BLD = self.embed(tokens_BL, positions_BL, **inputs)
+        embedded_BLD = self.embed(tokens_BL, positions_BL)
         ways, kinds = self.kinds()
         layer = Layer(
             heads=self.heads,
