@@ -22,9 +22,7 @@ WIDTH = 16
 
 
 def kernel(attend, **changes):
-    about = dict(
-        SPLITS=False, MULTIPLE=1, RUNS=True, KEEPS=False, why_not=lambda request: ''
-    )
+    about = dict(SPLITS=False, MULTIPLE=1, why_not=lambda request: '')
     return types.SimpleNamespace(attend=attend, **about | changes)
 
 
@@ -62,7 +60,7 @@ def predicted(name):
         (
             'pallas',
             functools.partial(pallas.attend, interpret=True),
-            dict(MULTIPLE=pallas.MULTIPLE, RUNS=pallas.RUNS),
+            dict(MULTIPLE=pallas.MULTIPLE),
             1e-4,
         ),
     ),

@@ -2,24 +2,20 @@
 
 Each file defines
 
-    attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *, causal, window)
+    attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, *, causal, window, keep=None)
         -> out_BLHK, in the dtype of `q_BLHK`; differentiable. Called only if the request
-        is supported. For a request with `gaps` it also gets positions_BL after order_BL.
+        is supported. `keep` is the name by which the result and what else the backward
+        pass needs, such as the log-sum-exp, are saved under rematerialization, so that a
+        kernel does not run twice.
     SPLITS
         whether it is made of XLA's operations: these support all requests, and XLA can
-        split them over the devices of a mesh by itself. If not, it is a kernel, which is
-        called with the rows and heads of one device (`models/attention/split.py`), and
-        supports neither an order per row nor windows in rows with gaps.
-    RUNS
-        whether each run of equal ids is a separate document, even if its id occurred
-        earlier in the row. If not, equal ids are one document.
+        split them over the devices of a mesh by itself. They also take order_BL=None and
+        positions_BL=None, the latter for a request with `gaps`. If not, it is a kernel,
+        which is called with the rows and heads of one device
+        (`models/attention/split.py`), and supports neither.
     MULTIPLE
         rows are padded to a multiple of this number of positions; the padding is a
         document of its own.
-    KEEPS
-        whether what its backward pass needs, the log-sum-exp besides the result, is saved
-        under rematerialization, so that the kernel does not run twice. If so, `attend`
-        takes `keep`, the name to save it by. If not, only the result is named.
 
 and a kernel
 

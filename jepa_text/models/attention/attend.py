@@ -12,7 +12,6 @@ import functools
 
 import jax
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
 
 from jepa_text.models import flops
 from jepa_text.models.attention import (
@@ -71,7 +70,7 @@ def attend(
     the dtype of `q_BLHK`. On several devices, set the mesh (`jax.set_mesh`): kernels then
     get the rows and heads of each device. `keep` names what the backward pass needs, for
     the policies of jax.checkpoint: the result and what a kernel would otherwise have to
-    recompute (`KEEPS` of its file). Raises ValueError for a backend that does not exist
+    recompute. Raises ValueError for a backend that does not exist
     or does not support the request: a named backend is never replaced by another.
     """
     if window is None:
@@ -85,14 +84,12 @@ def attend(
     if (record := _RECORD.get()) is not None:
         record[request] = backend
     attend = split.adapted(BACKENDS[name], request, keep)
-    positions = () if positions_BL is None else (positions_BL,)
+    # Kernels take neither.
+    places = (order_BL, positions_BL) if request.order or request.gaps else ()
     seen = flops.visible(request.length, causal, window)
     with flops.attention(seen / request.length):
-        out_BLHK = attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *positions)
-    out_BLHK = activations.by_positions(out_BLHK)
-    if keep is None or BACKENDS[name].KEEPS:
-        return out_BLHK
-    return checkpoint_name(out_BLHK, keep)
+        out_BLHK = attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, *places)
+    return activations.by_positions(out_BLHK)
 
 
 def kernel_outputs_saveable(primitive, *_, **settings):
@@ -220,7 +217,6 @@ def why_not(name, request):
     return trial.failure(
         backend.attend,
         xla.attend,
-        runs=backend.RUNS,
         dtype=request.dtype,
         groups=request.kv_heads,
         repeats=request.heads // request.kv_heads,

@@ -13,7 +13,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from jepa_text.models.attention import masks
 
-SPLITS, MULTIPLE, RUNS, KEEPS = True, 128, False, True
+SPLITS, MULTIPLE = True, 128
 # Keys per block: the largest of these that divides the row length.
 BLOCKS = (512, 256, 128)
 
@@ -23,7 +23,7 @@ def attend(
     k_BLGK,
     v_BLGK,
     segment_ids_BL,
-    order_BL,
+    order_BL=None,
     positions_BL=None,
     *,
     causal,

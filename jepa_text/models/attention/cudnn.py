@@ -9,7 +9,7 @@ import inspect
 
 import jax.numpy as jnp
 
-SPLITS, MULTIPLE, RUNS, KEEPS = False, 128, True, True
+SPLITS, MULTIPLE = False, 128
 # Packed documents need Hopper.
 PLATFORM, CAPABILITY, DTYPES = 'gpu', (9, 0), ('bfloat16', 'float16')
 # The primitive that returns the result and the log-sum-exp, for jax.checkpoint policies.
@@ -61,23 +61,14 @@ def fits(segment_ids_BL):
 
 
 def attend(
-    q_BLHK,
-    k_BLGK,
-    v_BLGK,
-    segment_ids_BL,
-    order_BL,
-    *,
-    causal,
-    window,
-    keep=None,
-    documents=None,
+    q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, *, causal, window, keep=None, documents=None
 ):
     """Padding counts as a document: outputs are computed for all positions.
 
     What gradients need is identified by FORWARD, not by the name `keep`. `documents` is
     the maximum number of documents per row, without padding, or None.
     """
-    del order_BL, keep
+    del keep
     from jax._src.cudnn import fused_attention_stablehlo as inner
 
     maximum = max_documents(segment_ids_BL.shape[1], documents)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-SPLITS, MULTIPLE, RUNS, KEEPS = False, 128, False, True
+SPLITS, MULTIPLE = False, 128
 # Tiles of float32 are too large.
 PLATFORM, CAPABILITY, DTYPES = 'gpu', (8, 0), ('bfloat16', 'float16')
 
@@ -26,19 +26,10 @@ def why_not(request):
 
 
 def attend(
-    q_BLHK,
-    k_BLGK,
-    v_BLGK,
-    segment_ids_BL,
-    order_BL,
-    *,
-    causal,
-    window,
-    interpret=False,
-    keep=None,
+    q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, *, causal, window, interpret=False, keep=None
 ):
     """A head width that is not a power of two is padded by the kernel, in registers."""
-    del order_BL, window
+    del window
     repeats = q_BLHK.shape[2] // k_BLGK.shape[2]
     return _attend(
         causal,

@@ -6,24 +6,14 @@ Blocks of scores that causality or the window mask out are not computed.
 import jax
 from einops import rearrange
 
-SPLITS, MULTIPLE, RUNS, KEEPS = False, 128, False, True
+SPLITS, MULTIPLE = False, 128
 PLATFORM, CAPABILITY, DTYPES = 'tpu', (0, 0), ('bfloat16', 'float32')
 
 
 def attend(
-    q_BLHK,
-    k_BLGK,
-    v_BLGK,
-    segment_ids_BL,
-    order_BL,
-    *,
-    causal,
-    window,
-    interpret=False,
-    keep=None,
+    q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, *, causal, window, interpret=False, keep=None
 ):
     """Computes row by row; query heads share keys in groups, which are not repeated."""
-    del order_BL
     from jax.experimental.pallas.ops.tpu.splash_attention import (
         splash_attention_kernel as kernels,
     )

@@ -12,14 +12,13 @@ from jepa_text.parallel import activations, sharding
 
 
 def adapted(backend, request, keep=None):
-    """Returns `attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL)` of a backend.
+    """Returns `attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL)` of a backend.
 
-    For a request with `gaps`, which no kernel supports, positions_BL is the last
-    argument. `keep` is as in attend.attend.
+    For a request with an order or with gaps, which no kernel supports, order_BL and
+    positions_BL are the last arguments. `keep` is as in attend.attend.
     """
     options = dict(causal=request.causal, window=request.window)
-    named = {'keep': keep} if backend.KEEPS else {}
-    attend = functools.partial(backend.attend, **options, **named)
+    attend = functools.partial(backend.attend, **options, keep=keep)
     if hasattr(backend, 'fits') and request.documents is not None:
         # The kernel is built for that many documents, so all rows fit.
         attend = functools.partial(attend, documents=request.documents)
@@ -54,13 +53,10 @@ def _padded(attend, length, padding):
         sizes = ((0, 0), (0, padding), *((0, 0),) * (x.ndim - 2))
         return jnp.pad(x, sizes, constant_values=value)
 
-    def padded(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *positions):
+    def padded(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, *places):
         # No other document has id -1: the padding attends only to itself.
-        ids_BL = pad(segment_ids_BL, -1)
-        order_BL = None if order_BL is None else pad(order_BL)
-        inputs = (pad(q_BLHK), pad(k_BLGK), pad(v_BLGK), ids_BL, order_BL)
-        out_BLHK = attend(*inputs, *map(pad, positions))
-        return out_BLHK[:, :length]
+        inputs = (pad(q_BLHK), pad(k_BLGK), pad(v_BLGK), pad(segment_ids_BL, -1))
+        return attend(*inputs, *jax.tree.map(pad, places))[:, :length]
 
     return padded
 
@@ -72,13 +68,8 @@ def _or_blockwise(fits, attend, **options):
     """
     fallback = jax.checkpoint(functools.partial(blockwise.attend, **options))
 
-    def either(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL):
-        return jax.lax.cond(
-            fits(segment_ids_BL),
-            lambda *inputs: attend(*inputs, order_BL),
-            lambda *inputs: fallback(*inputs, order_BL),
-            *(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL),
-        )
+    def either(*inputs):
+        return jax.lax.cond(fits(inputs[3]), attend, fallback, *inputs)
 
     return either
 
@@ -92,12 +83,5 @@ def _on_mesh(attend, request):
     rows = PartitionSpec(axes)
     heads = PartitionSpec(axes, None, sharding.HEADS)
 
-    def split(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL):
-        return jax.shard_map(
-            lambda *inputs: attend(*inputs, order_BL),
-            in_specs=(heads, heads, heads, rows),
-            out_specs=heads,
-            check_vma=False,
-        )(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL)
-
-    return split
+    inputs = (heads, heads, heads, rows)
+    return jax.shard_map(attend, in_specs=inputs, out_specs=heads, check_vma=False)

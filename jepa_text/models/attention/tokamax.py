@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jax.extend import backend
 
-SPLITS, MULTIPLE, RUNS, KEEPS = False, 128, True, True
+SPLITS, MULTIPLE = False, 128
 PLATFORM, CAPABILITY, DTYPES = 'gpu', (8, 0), ('bfloat16', 'float16')
 # Its kernels in order of preference, among those that support the device.
 KERNELS = ('mosaic_gpu', 'triton')
@@ -45,19 +45,9 @@ def _kernel(api):
 
 
 def attend(
-    q_BLHK,
-    k_BLGK,
-    v_BLGK,
-    segment_ids_BL,
-    order_BL,
-    *,
-    causal,
-    window,
-    kernel=None,
-    keep=None,
+    q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, *, causal, window, kernel=None, keep=None
 ):
     """Uses the first of KERNELS that the device supports, or `kernel` if given."""
-    del order_BL
     from absl import flags
     from tokamax._src.ops.attention import api
 

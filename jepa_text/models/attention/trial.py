@@ -51,7 +51,6 @@ def deviations(
     attend,
     reference,
     *,
-    runs,
     dtype,
     groups,
     repeats,
@@ -63,30 +62,25 @@ def deviations(
     """Returns the largest differences of two implementations, as shares of the maximum.
 
     A dict {'its result', 'its gradient of q', 'its gradient of k', 'its gradient of v':
-    float}. `runs`: documents are runs of ids (RUNS of a backend's file); `groups`:
-    key/value heads, with `repeats` heads each; `length`: the row length, a multiple of
-    LENGTH. Both are called like backends. Of three rows, one has two documents and
-    padding, one a single document, and in one an id occurs again after another.
+    float}. `groups`: key/value heads, with `repeats` heads each; `length`: the row
+    length, a multiple of LENGTH. Both are called like backends. Of two rows, one has two
+    documents and padding, and one a single document.
     """
     rng = np.random.default_rng(0)
 
     def draw(heads):
-        shape = (3, length, heads, head_width)
+        shape = (2, length, heads, head_width)
         return jnp.asarray(rng.standard_normal(shape), dtype)
 
     scale = length // LENGTH
-    ids_BL = np.ones((3, length), np.int32)
+    ids_BL = np.ones((2, length), np.int32)
     ids_BL[0, 100 * scale :] = 2
     ids_BL[0, 230 * scale :] = 0
-    ids_BL[2, 80 * scale : 150 * scale] = 2
-    reference_ids_BL = ids_BL.copy()
-    if runs:
-        reference_ids_BL[2, 150 * scale :] = 3
 
     @functools.partial(jax.jit, static_argnums=0)
     def run(attend, ids_BL, d_out_BLHK, *inputs):
         def forward(*inputs):
-            return attend(*inputs, ids_BL, None, causal=causal, window=window)
+            return attend(*inputs, ids_BL, causal=causal, window=window)
 
         out_BLHK, backward = jax.vjp(forward, *inputs)
         return [out_BLHK, *backward(d_out_BLHK)]
@@ -94,10 +88,7 @@ def deviations(
     d_out_BLHK = draw(groups * repeats)
     inputs = (d_out_BLHK, draw(groups * repeats), draw(groups), draw(groups))
     names = ('its result', 'its gradient of q', 'its gradient of k', 'its gradient of v')
-    actual, expected = (
-        run(attend, ids_BL, *inputs),
-        run(reference, reference_ids_BL, *inputs),
-    )
+    actual, expected = (run(each, ids_BL, *inputs) for each in (attend, reference))
     return dict(zip(names, map(_deviation, actual, expected), strict=True))
 
 

@@ -5,16 +5,26 @@ import functools
 import jax
 import jax.numpy as jnp
 from einops import rearrange
+from jax.ad_checkpoint import checkpoint_name
 
 from jepa_text.models.attention import masks
 
-SPLITS, MULTIPLE, RUNS, KEEPS = True, 1, False, False
+SPLITS, MULTIPLE = True, 1
 
 
 def attend(
-    q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, positions_BL=None, *, causal, window
+    q_BLHK,
+    k_BLGK,
+    v_BLGK,
+    segment_ids_BL,
+    order_BL=None,
+    positions_BL=None,
+    *,
+    causal,
+    window,
+    keep=None,
 ):
-    """Computes two matrix products with a softmax in between."""
+    """Computes two matrix products with a softmax in between; keeps only the result."""
     mask_BLM = masks.visible(segment_ids_BL, causal, order_BL, window, positions_BL)
     groups, width = k_BLGK.shape[2], q_BLHK.shape[3]
     # Heads before length: the products become plain batched matrix products, which are
@@ -33,7 +43,8 @@ def attend(
     weights_BGRLM = weights_BGRLM.astype(v_BLGK.dtype)
     out_BGRLK = product('BGRLM', 'BGMK', 'BGRLK', weights_BGRLM, v_BGMK)
     out_BGRLK = (out_BGRLK / sums_BGRL1).astype(v_BLGK.dtype)
-    return rearrange(out_BGRLK, 'B G R L K -> B L (G R) K')
+    out_BLHK = rearrange(out_BGRLK, 'B G R L K -> B L (G R) K')
+    return out_BLHK if keep is None else checkpoint_name(out_BLHK, keep)
 
 
 def _einsum(left_axes, right_axes, axes, left, right):
