@@ -8,13 +8,13 @@ from pathlib import Path
 from jepa_text.files import paths
 from jepa_text.settings import resolve, schema
 
-MISSING, NONE = object(), '(none)'
+MISSING = object()
 NEW_FILE = '''"""A config to edit, from {place}.
 
     jepa-text {command} {path} --workdir=runs/{name}
 
-Lines that are commented out show the defaults. `jepa-text {command} --help` documents all
-keys; add --print-config to the command to see the resolved config.
+`jepa-text {command} --help` documents all keys with their defaults; add --print-config to
+the command to see the resolved config.
 """
 
 from ml_collections import ConfigDict
@@ -37,7 +37,7 @@ def fields(root, prefix=''):
         default, doc = schema.default_of(field), field.metadata['doc']
         if section:
             is_empty = is_list and default is not None and default is not schema.REQUIRED
-            text = repr(default) if is_empty else NONE if default is None else ''
+            text = repr(default) if is_empty else '(none)' if default is None else ''
             yield key, text, doc
             yield from fields(section, f'{key}[0].' if is_list else f'{key}.')
             continue
@@ -119,40 +119,29 @@ def _is_section(value):
 
 
 def write_file(place, command, config, path, root):
-    """Writes a new config file, with the documentation of each key of `root`.
+    """Writes a new config file, with the documentation in `root` of each of its keys.
 
     It is made of the config at `place`, as plain dicts, so that users of an installed
-    package, who have no clone, get a file to edit. Keys that have their default values
-    are comments. Raises ValueError for a path that is no .py file, and an OSError if it
-    cannot be created.
+    package, who have no clone, get a file to edit. Raises ValueError for a path that is
+    no .py file and for a key that `root` lacks, and an OSError if the file cannot be
+    created.
     """
     if not path.endswith('.py'):
         raise ValueError(f'{path!r} must end in .py, as in my.py: it is a config file.')
     paths.local('The config file', path)
     values = dict(place=place, command=command, path=path, name=Path(path).stem)
-    body = '\n'.join(_assignments(root, config))
+    body = '\n'.join(_assignments(place, root, config))
     with open(path, 'x', encoding='utf-8') as file:
         file.write(NEW_FILE.format(**values, body=body))
 
 
-def _assignments(root, config):
-    """Yields the lines of all keys, each with its documentation."""
-    absent = ()
-    for key, default, doc in fields(root):
-        if '[' in key or key.startswith(absent):
-            continue
-        section, _, name = key.rpartition('.')
-        if config.get(key, '') is None:
-            absent = (*absent, f'{key}.')
-        if key in config:
-            start = f'    config.{key} = '
-            value = pprint.pformat(config[key], width=88 - len(start), sort_dicts=False)
-            value = "float('inf')" if config[key] == math.inf else value
-            yield f'\n    # {doc}\n{start}' + value.replace('\n', '\n' + ' ' * len(start))
-        elif default == NONE:
-            absent = (*absent, f'{key}.')
-            yield f'    # config.{key} = None  # {doc}'
-        elif not default:  # a section
-            yield f'\n    # {doc}\n    config.{key} = {{}}'
-        elif name not in config.get(section, {}):
-            yield f'    # config.{key} = {default}  # {doc}'
+def _assignments(place, root, config):
+    """Yields the lines of the keys of a config, each with its documentation."""
+    docs = {key: doc for key, _, doc in fields(root)}
+    for key, given in config.items():
+        resolve.check_choice(f'{place}: key', key, docs)
+        start = f'    config.{key} = '
+        value = pprint.pformat(given, width=88 - len(start), sort_dicts=False)
+        value = "float('inf')" if given == math.inf else value
+        value = value.replace('\n', '\n' + ' ' * len(start))
+        yield f'\n    # {docs[key]}\n{start}{value}'

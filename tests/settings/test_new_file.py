@@ -1,7 +1,6 @@
 """`jepa-text init` writes the shipped configs as files to edit, which train."""
 
 import random
-import re
 
 import draws
 import pytest
@@ -15,6 +14,7 @@ from jepa_text.settings import config_file, schema
 PLACES = [
     *(name for name in config_file.shipped() if name not in ('cpt', 'toy')),
     *('cpt:runs/a', 'cpt:hf:a/b,size=toy', 'evaluate:models=a,b,tasks=c.csv,size=toy'),
+    f'small:mlm,sets={config_file.PACKAGE / "data" / "bundled"}',  # has prepare.clean
     *(f'toy:{name}' for name in config_file.shared('toy').PRESETS),
     *(f'pretrain:mlm,size={size}' for size in ('toy', '35m', '210m', '1b')),
 ]
@@ -35,19 +35,6 @@ def test_a_new_file_equals_the_shipped_config(place, tmp_path):
         assert schema.resolved(root, config) == schema.resolved(root, shipped)
 
 
-def test_commented_out_defaults_can_be_enabled(tmp_path):
-    """Every commented-out line is valid code that sets the default."""
-    path = tmp_path / 'my.py'
-    _, before = init(path, 'toy')
-    text = path.read_text()
-    lines = re.findall(r'^    # (config\.\S+ = .*?)  # ', text, re.M)
-    assert len(lines) > 25
-    path.write_text(re.sub(r'^    # (config\.)', r'    \1', text, flags=re.M))
-    root = commands.root_of('train', before)
-    config = config_file.read(str(path))
-    assert schema.resolved(root, config) == schema.resolved(root, before)
-
-
 def test_a_section_that_is_none_and_a_file_named_as_a_command(tmp_path):
     """`export` has no config, so the file is for training."""
     first, second = tmp_path / 'export.py', tmp_path / 'my.py'
@@ -64,6 +51,8 @@ def test_a_section_that_is_none_and_a_file_named_as_a_command(tmp_path):
 def test_errors_of_init_are_explained(tmp_path, capsys):
     path = tmp_path / 'my.py'
     path.write_text('mine')
+    typo = tmp_path / 'typo.py'
+    typo.write_text('def get_config():\n    return {"clip_nrom": 0.5}\n')
     for words, message in (
         ([str(path)], 'File exists'),
         ([str(tmp_path / 'none' / 'my.py')], 'No such file or directory'),
@@ -73,12 +62,13 @@ def test_errors_of_init_are_explained(tmp_path, capsys):
         (['pretrain:mlm,size=2b', 'b.py'], "size='2b'. Did you mean '1b'"),
         (['b.py', '--preset=mlm,210m'], 'takes a config and the file to write'),
         (['toy', 'b.py', 'c.py'], 'takes a config and the file to write'),
+        ([str(typo), 'b.py'], "key='clip_nrom'. Did you mean 'clip_norm'"),
         ([], '  clm_mlm                     a quarter of CLM, then MLM'),
     ):
         assert main.main(['jepa-text', 'init', *words]) == exits.USAGE
         assert message in capsys.readouterr().err
     assert path.read_text() == 'mine'
-    assert [p.name for p in tmp_path.iterdir()] == ['my.py']
+    assert {*tmp_path.glob('*.*')} == {path, typo}
 
 
 def toy(config, folder):
