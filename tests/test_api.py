@@ -19,7 +19,7 @@ import jepa_text as jt
 from jepa_text import api, main
 from jepa_text.evaluation import train_command
 from jepa_text.parallel import exits
-from jepa_text.training import own_loop
+from jepa_text.running import self_test
 
 TINY = dict(
     steps=6,
@@ -169,7 +169,7 @@ def test_a_stopped_run_leaves_no_state_in_memory(monkeypatch, tmp_path):
 
 def test_a_loop_of_ones_own_refuses_wrong_arithmetic(config, monkeypatch):
     wrong = mock.Mock(side_effect=RuntimeError('wrong results'))
-    monkeypatch.setattr(own_loop.self_test, 'check', wrong)
+    monkeypatch.setattr(self_test, 'check', wrong)
     with pytest.raises(RuntimeError, match='wrong results'):
         jt.steps(config)
 

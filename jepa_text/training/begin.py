@@ -37,6 +37,28 @@ def recipe_of(config, folder, stack, evaluations=()):
     """
     config = settings.plain(config)
     guard = stack.enter_context(watchdog.Watchdog(**config['watchdog']))
+    config, recipe = checked(config, guard, folder, evaluations)
+    may_change = settings.changeable_keys(phase.objective for phase in recipe.phases)
+    with processes.fail_together('the workdir'):
+        stack.enter_context(
+            workdir.open_workdir(
+                folder,
+                config,
+                may_change,
+                whole=settings.plain,
+                accept=functools.partial(_check_rows, recipe, folder),
+            )
+        )
+    return recipe, guard
+
+
+def checked(config, guard, folder=None, evaluations=()):
+    """Returns (the completed config, its Recipe), of a plain config. Prepares rows that
+    do not exist.
+
+    `guard` is a Watchdog, `folder` the workdir, if any. Raises ValueError for an invalid
+    config, before rows are prepared if possible, and RuntimeError as self_test.check.
+    """
     with processes.fail_together('the config'):
         numerics.check()
         compilation.use_cache()
@@ -60,22 +82,11 @@ def recipe_of(config, folder, stack, evaluations=()):
     config = completion.with_baseline(config)
     with processes.fail_together('the recipe'):
         recipe = recipes.make(config, evaluations)
-        may_change = settings.changeable_keys(phase.objective for phase in recipe.phases)
         switches.check(recipe)
     with processes.fail_together('the arithmetic of this machine'):
         self_test.check()
     processes.check_equal('The rows or the seeds', recipe.fingerprint)
-    with processes.fail_together('the workdir'):
-        stack.enter_context(
-            workdir.open_workdir(
-                folder,
-                config,
-                may_change,
-                whole=settings.plain,
-                accept=functools.partial(_check_rows, recipe, folder),
-            )
-        )
-    return recipe, guard
+    return config, recipe
 
 
 def _check_before_rows(config, folder):
@@ -85,15 +96,15 @@ def _check_before_rows(config, folder):
     If the tokenizer does not exist, `prepare` raises the clearer error.
     """
     section, rows = config['prepare'], config['data']['folder']
-    is_here = not addresses.is_address(rows)
-    if is_here and Path(rows).expanduser().resolve().is_relative_to(
-        Path(folder).resolve()
-    ):
-        raise ValueError(
-            f'data.folder={rows!r} is in the workdir {folder}, which is for the files of '
-            'one run. Give a folder outside of it.'
-        )
-    workdir.check(Path(folder))
+    if folder:
+        place = Path(folder).resolve()
+        is_here = not addresses.is_address(rows)
+        if is_here and Path(rows).expanduser().resolve().is_relative_to(place):
+            raise ValueError(
+                f'data.folder={rows!r} is in the workdir {folder}, which is for the '
+                'files of one run. Give a folder outside of it.'
+            )
+        workdir.check(Path(folder))
     outline = recipes.outline(config, vocab_size=2**15)
     preflight.batch_size(outline)
     preflight.rows(outline, rows, section['row_length'])

@@ -10,10 +10,9 @@ import jax
 from ml_collections import ConfigDict
 
 from jepa_text.parallel import sharding
-from jepa_text.running import compilation, numerics, self_test, xla_flags
-from jepa_text.training import completion, init_from, prepare, switches, train
+from jepa_text.running import watchdog, xla_flags
+from jepa_text.training import begin, init_from, switches, train
 from jepa_text.training import config as settings
-from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
 from jepa_text.training import step as compiling
 
@@ -65,12 +64,7 @@ def _batches(recipe, phase, done):
 
 def _recipe(config):
     xla_flags.apply()  # before anything is computed
-    numerics.check()
-    compilation.use_cache()
-    config = completion.with_init_from(settings.plain(config))
-    rows, source = config['data']['folder'], config.get('init_from')
-    prepare.if_missing(config.get('prepare'), rows, source)
-    recipe = recipes.make(completion.with_baseline(config))
-    switches.check(recipe)
-    self_test.check()
+    config = settings.plain(config)
+    # One that never starts.
+    _, recipe = begin.checked(config, watchdog.Watchdog(**config['watchdog']))
     return recipe

@@ -17,7 +17,7 @@ from jepa_text.parallel import exits
 from jepa_text.running import metrics, restore
 from jepa_text.settings import config_file
 from jepa_text.study import study
-from jepa_text.training import train
+from jepa_text.training import own_loop, train
 
 ROOT = Path(__file__).parents[2]
 MLM = (dict(objective=dict(name='mlm')),)
@@ -159,6 +159,8 @@ def test_faults_are_reported_before_anything_is_written(
         config['prepare'], config['data']['folder'] = rows, str(tmp_path / 'rows')
     with pytest.raises(exits.ConfigError, match=words):
         tiny.train(config, tmp_path / 'run')
+    with pytest.raises(ValueError, match=words):
+        own_loop.steps(config)
     assert not list(tmp_path.iterdir())
 
 

@@ -21,7 +21,7 @@ from jepa_text.optim import schedules
 from jepa_text.pretrained import export, load
 from jepa_text.running import checkpoint, restore, workdir
 from jepa_text.settings import config_file, resolve
-from jepa_text.training import completion, heldout, init_from
+from jepa_text.training import completion, heldout, init_from, own_loop
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
@@ -279,6 +279,8 @@ def test_rows_of_another_tokenizer_are_rejected(folder, foreign, tmp_path):
         match='The rows in .* not made with the tokenizer.*Set another data.folder',
     ):
         tiny.train(config, tmp_path / 'run')
+    with pytest.raises(ValueError, match='The rows in .* not made with the tokenizer'):
+        own_loop.steps(config)
     assert not (tmp_path / 'run').exists()
     # A resumed run, or one that names its tokenizer, does not read the start.
     place = config['data']['folder']
