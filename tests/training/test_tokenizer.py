@@ -281,10 +281,7 @@ def test_the_config_file_takes_size_and_text():
     config = get_config(vocab_size=2048, text='a/b.jsonl.gz')
     assert config.train.to_dict() == {'vocab_size': 2048}
     assert config.source.to_dict() == {'name': 'jsonl', 'path': 'a/b.jsonl.gz'}
-    assert get_config(text='texts/').source.to_dict() == {
-        'name': 'text',
-        'path': 'texts/',
-    }
+    assert get_config(text='texts/').source.to_dict() == {'name': 'text', 'path': 'texts'}
     for path, name in (
         ('a/reviews.csv', 'csv'),
         ('a.tsv.gz', 'csv'),

@@ -18,7 +18,8 @@ def section_of(path):
     >>> section_of('texts/a.csv.gz')
     {'name': 'csv', 'path': 'texts/a.csv.gz'}
     """
-    path = os.path.expanduser(path)
+    # The same folder for the config of a run, with or without a slash.
+    path = os.path.expanduser(path).rstrip('/') or '/'
     modules = {kind: importlib.import_module(f'{__name__}.{kind}') for kind in KINDS}
     endings = {kind: module.SUFFIXES for kind, module in modules.items()}
     endings['json'] = modules['jsonl'].JSON

@@ -93,7 +93,8 @@ def test_the_kind_of_a_folder_is_that_of_its_visible_files(tmp_path, monkeypatch
     assert sources.section_of('d')['name'] == 'jsonl'
     assert sources.section_of(f'file://{tmp_path}/d')['name'] == 'jsonl'
     monkeypatch.setenv('HOME', str(tmp_path))
-    assert sources.section_of('~/d') == {'name': 'jsonl', 'path': f'{tmp_path}/d'}
+    for path in ('~/d', '~/d/'):
+        assert sources.section_of(path) == {'name': 'jsonl', 'path': f'{tmp_path}/d'}
     Path('d', 'README.txt').touch()
     message = r"kinds: d/README.txt, d/sub/b.jsonl. .* pattern, such as 'd/\*\*/\*.txt'"
     with pytest.raises(ValueError, match=message):
