@@ -4,6 +4,7 @@ import inspect
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from jepa_text import commands, main
+from jepa_text.evaluation import train_command
+from jepa_text.files import paths
 from jepa_text.objectives import mlm
 from jepa_text.parallel import exits
 from jepa_text.running import restore
@@ -252,6 +255,18 @@ def get_config(name):
     assert main.main(['jepa-text', *words, '--distributed', 'off']) == 0
     assert main.main(['jepa-text', *words, '--distributed=on']) == 0
     assert choices == ['off', 'on']
+
+
+@pytest.mark.parametrize('workdir', ['runs/a b/', 'memory://b/run'])
+def test_what_is_printed_after_training_can_be_run(workdir, monkeypatch, capsys):
+    """Also of a run at an address, whose evaluation and analysis are local."""
+    monkeypatch.setattr(train_command, 'trained', lambda *_: None)
+    train_command.run({}, workdir)
+    lines = re.findall('^  (jepa-text .*)', capsys.readouterr().out, re.M)
+    calls = [main.read(shlex.split(line)) for line in lines]
+    assert [call.command for call in calls] == ['evaluate', 'analyze', 'export']
+    for call in calls[:2]:
+        assert paths.local('--workdir', call.workdir)
 
 
 def test_print_config_shows_everything_and_where_it_is_from(tmp_path, capsys):

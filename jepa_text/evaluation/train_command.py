@@ -20,7 +20,7 @@ def run(config, workdir, **keywords):
         print(
             f'\nDone: {run}\nNext, for example:\n'
             f'  jepa-text evaluate --model={run} --task=reviews.csv\n'
-            f'  jepa-text analyze --model={run} --workdir={run}-analysis\n'
+            f'  jepa-text analyze --model={run}\n'
             f'  jepa-text export --workdir={run} --to={run}-exported'
         )
 
