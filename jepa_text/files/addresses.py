@@ -23,8 +23,9 @@ HF = (
 WEB = 'aiohttp', 'https', 'ask its owner'
 # protocol: (package, extra, how to get access)
 PACKAGES = {'gs': GS, 'gcs': GS, 's3': S3, 's3a': S3, 'hf': HF, 'http': WEB, 'https': WEB}
-# Protocols that can list folders and write files, so that they can store a run or model.
-STORES = ('gs', 'gcs', 's3', 's3a', 'file', 'memory')
+# Protocols that can list folders and write files, so that they can store a run or model;
+# without gcs, the other name of gs, which Orbax does not know.
+STORES = ('gs', 's3', 's3a', 'file', 'memory')
 # Seconds between the attempts of a request, for the beginnings of addresses whose clients
 # do not repeat all requests by themselves.
 PAUSES, REPEATED = (0.5, 1.0, 2.0, 4.0, 8.0), ('http', 'hf:')

@@ -21,7 +21,7 @@ from jepa_text.files import addresses, atomic, copies
 from jepa_text.running import restore, workdir
 
 _NOT_SENT = (restore.STEPS, workdir.LOCK)
-_WRITABLE = ('gs://', 'gcs://')
+_WRITABLE = 'gs://'
 
 
 class Place:

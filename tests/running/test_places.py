@@ -18,13 +18,16 @@ from jepa_text.running import places, restore
 REFERENCES = Path(__file__).parents[1] / 'references'
 
 
-@pytest.mark.parametrize('address', ['s3://bucket/run', 'memory://bucket/run'])
+@pytest.mark.parametrize('address', ['s3://b/run', 'memory://b/run', 'gcs://b/run'])
 def test_stores_that_orbax_cannot_write_are_refused_with_the_remedy(address):
     with (
         pytest.raises(ValueError, match='unsupported protocol .*mount the bucket'),
         places.opened(address),
     ):
         pass
+    if address.startswith('gcs'):
+        with pytest.raises(ValueError, match='protocol gcs.* an address on gs:// or'):
+            places.model_folder('The model', address)
 
 
 def test_changed_files_are_sent_and_read_again(tmp_path, monkeypatch):
