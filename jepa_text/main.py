@@ -5,6 +5,7 @@ Only this file knows about flags. All logic is in functions that a notebook can 
 The exit codes are documented in parallel/exits.py.
 """
 
+import collections
 import contextlib
 import dataclasses
 import importlib
@@ -197,11 +198,23 @@ def read(argv):
         file = config_file.read(place)
         root = commands.root_of(name, file)
         settings += [(command.keys[flag], text) for flag, text in given.items()]
+        _check_once(command, settings)
         if text := flags.get('text'):
             settings = [*_of_text(name, text, workdir, file), *settings]
         config = config_file.with_settings(root, file, settings)
         schema.read(root, config)
     return Call(name, config, file, workdir, switches, flags.get('distributed'))
+
+
+def _check_once(command, settings):
+    """Raises ValueError for a key that two settings have, or a setting and its flag."""
+    for path, count in collections.Counter(path for path, _ in settings).items():
+        short = [
+            f' (--{x} is short for it)' for x in command.keys if command.keys[x] == path
+        ]
+        if count > 1:
+            short = ''.join(short)
+            raise ValueError(f'--config.{path} is given more than once{short}. Keep one.')
 
 
 def _of_text(name, text, workdir, file):

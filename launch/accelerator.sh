@@ -77,8 +77,10 @@ cases=objectives
 if "$python" -c 'import torch, transformers' 2>/dev/null; then cases=peer; fi
 size=()
 if [ "$device" != cpu ]; then
-  size=(--config.model.preset=210m --config.model.dtype=bfloat16 --config.vocab_size=128256
-    --config.row_length=2048 --config.rows=16)
+  for setting in model.preset=210m model.dtype=bfloat16 vocab_size=128256 row_length=2048 rows=16; do
+    # A key may be given once.
+    case " $*" in *" --config.${setting%%=*}="*) ;; *) size+=("--config.$setting") ;; esac
+  done
 fi
 "$python" -m jepa_text.main benchmark --config="configs/benchmark.py:$cases" \
   --workdir="${WORKDIR:-runs/accelerator}" "${size[@]}" "$@"

@@ -167,10 +167,10 @@ def test_program_replaces_the_script_and_gets_its_signals(machine, script, progr
 SHOW = 'echo "$JAX_PLATFORMS $*"'
 
 
-def accelerator(machine, **env):
+def accelerator(machine, words=('--x=1',), **env):
     """Runs launch/accelerator.sh with an interpreter that prints JAX_PLATFORMS."""
     program = machine.fake('python-run', SHOW)
-    return machine.run('accelerator.sh', '--x=1', PYTHON_RUN=str(program), **env)
+    return machine.run('accelerator.sh', *words, PYTHON_RUN=str(program), **env)
 
 
 @pytest.mark.parametrize(
@@ -194,6 +194,14 @@ def test_environment_depends_on_the_driver(machine, driver, device, platforms):
     assert benchmark.startswith(f'{platforms} -m jepa_text.main benchmark --config=')
     assert benchmark.endswith(' --x=1')
     assert ('preset=210m' in benchmark) == (device != 'cpu')
+
+
+def test_a_size_that_is_given_replaces_its_own(machine):
+    """A key may be given once."""
+    words = '--config.rows=8', '--config.model.preset=610m'
+    benchmark = accelerator(machine, words, ACCELERATOR='tpu')[1].splitlines()[-1]
+    assert benchmark.endswith(' --config.rows=8 --config.model.preset=610m')
+    assert all(benchmark.count(f'{x}=') == 1 for x in ('.rows', 'preset', 'row_length'))
 
 
 def test_explicit_accelerator_is_used(machine):
