@@ -95,7 +95,8 @@ def _is_ours(error):
     trace = error.__traceback__
     while trace.tb_next:
         trace = trace.tb_next
-    raised_in = trace.tb_frame.f_globals.get('__name__', '')
+    # Not the name, which is __main__ of `python -m jepa_text.main`.
+    raised_in = trace.tb_frame.f_globals.get('__package__') or ''
     is_in_package = raised_in.split('.')[0] == __package__.split('.')[0]
     # Errors of compiled programs are raised from the line that called them.
     return is_in_package and not _STATUS.match(str(error))

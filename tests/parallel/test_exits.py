@@ -1,6 +1,7 @@
 """Exit codes: only exceptions of this package prevent a retry."""
 
 import ast
+import functools
 import json
 from pathlib import Path
 
@@ -26,6 +27,10 @@ def raising(error):
     return function
 
 
+MAIN = {'__name__': '__main__', '__package__': 'jepa_text'}  # python -m jepa_text.main
+as_main = functools.partial(exec, "raise ValueError('no command')", MAIN)
+
+
 def missing_rows():
     from jepa_text.data.rows import row_folder
 
@@ -40,6 +45,7 @@ def missing_package():
     ('function', 'kind', 'words'),
     [
         (lambda: ranges.number('rate', -1, minimum=0), ValueError, 'rate'),
+        (as_main, ValueError, 'no command'),
         (missing_rows, FileNotFoundError, 'nowhere'),
         (raising(ModuleNotFoundError("'jepa-text[gs]'")), ModuleNotFoundError, 'gs'),
         (raising(PermissionError('s3://b/x is denied')), PermissionError, 's3://b/x'),
@@ -50,6 +56,7 @@ def test_our_errors_become_config_errors_of_the_same_type(function, kind, words)
     assert isinstance(error, exits.ConfigError) and isinstance(error, kind)
     assert words in str(error) and isinstance(error.__cause__, kind)
     assert exits.code_of(error) == exits.USAGE
+    assert not exits.origin(error.__cause__)
 
 
 @pytest.mark.parametrize(
@@ -68,12 +75,11 @@ def test_errors_of_the_system_or_a_library_are_not_converted(function):
     assert exits.code_of(error) == exits.FAILED
 
 
-def test_errors_of_compiled_programs_are_not_converted(monkeypatch):
+def test_errors_of_compiled_programs_are_not_converted():
     def gloo(*_, **__):
         raise ValueError('UNKNOWN: Gloo all-reduce failed: Connection closed by peer')
 
     # As raised by compiled code: the innermost frame is of this package.
-    monkeypatch.setattr(ranges, '__name__', 'jepa_text.settings.ranges')
     gloo = type(gloo)(gloo.__code__, vars(ranges) | {'ValueError': ValueError})
     assert not isinstance(refused(gloo), exits.ConfigError)
 
