@@ -204,6 +204,7 @@ def with_settings(root, config, settings):
         keys = [int(number) if number else key for key, number in pairs]
         if not keys:
             raise ValueError(f'--config.{path} names no key, such as --config.steps.')
+        text = text if isinstance(text, str) else schema.plain({path: text})[path]
         parse = functools.partial(_parsed, _kinds(root, keys), text)
         if keys[-1] == 'name' and keys[-2:-1] and keys[-2] in NAMED:
             start = path.removesuffix('name')
@@ -275,7 +276,7 @@ def _kinds(kind, keys):
 def _parsed(kinds, text, old):
     """Returns the value of a Python or JSON literal, or else the text itself."""
     if not isinstance(text, str):
-        return schema.plain({'value': text})['value']
+        return text
     is_text = isinstance(old, str) if kinds == {None} else kinds <= {str, types.NoneType}
     is_none = text in ('None', 'null') and kinds != {str}
     if is_text and not is_none:
