@@ -14,17 +14,8 @@ PROGRAMS = [*SOURCES, *sorted((ROOT / 'configs').rglob('*.py')), ROOT / 'setup.p
 LONGEST_FILE = 500
 LONGEST_FUNCTION = 60
 
-# Calls that run what a file or a string says.
-FORBIDDEN = {
-    'eval',
-    'exec',
-    'pickle.load',
-    'pickle.loads',
-    'pickle.Unpickler',
-    'torch.load',
-    'yaml.load',
-    'yaml.unsafe_load',
-}
+# Code that comes with data; ruff finds eval, exec and pickle.
+CODE_OF_DATA = re.compile(r'(allow_pickle|trust_remote_code)=(?!False)|torch\.load\(')
 # Importing does nothing: no device, no random state, no flag, no setting.
 FORBIDDEN_AT_IMPORT = re.compile(
     r'(jax\.(random|numpy|config|device|local_|distributed|make_mesh).*'
@@ -65,29 +56,6 @@ def long_functions(tree):
                 yield node.name, lines
 
 
-def forbidden_calls(tree):
-    """(line, what) of calls that run code from data."""
-    for node in nodes(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        name = dotted(node.func)
-        if name in FORBIDDEN:
-            yield node.lineno, name
-        for keyword in node.keywords:
-            said_no = isinstance(keyword.value, ast.Constant) and not keyword.value.value
-            if keyword.arg in ('allow_pickle', 'trust_remote_code') and not said_no:
-                yield node.lineno, keyword.arg
-
-
-def silent_handlers(tree):
-    """Lines of `except:`, and of catching everything to do nothing."""
-    for node in nodes(tree):
-        if isinstance(node, ast.ExceptHandler):
-            everything = dotted(node.type) in ('Exception', 'BaseException')
-            if node.type is None or (everything and isinstance(node.body[0], ast.Pass)):
-                yield node.lineno
-
-
 def at_import(node):
     """Nodes that run when the module is imported: not the bodies of functions."""
     for child in ast.iter_child_nodes(node):
@@ -112,9 +80,6 @@ def import_effects(tree):
             for name in map(dotted, targets):
                 if name != '__all__' and name != name.upper():
                     yield node.lineno, f'{name} can change; a constant is in capitals'
-    for node in nodes(tree):
-        if isinstance(node, ast.Global):
-            yield node.lineno, f'global {", ".join(node.names)}'
 
 
 def mutable(value):
@@ -132,11 +97,9 @@ def over_budget(tree, path):
 
 
 def dangerous(tree, path):
-    """Code from data, and silence."""
-    for line, what in forbidden_calls(tree):
-        yield f'{line}: {what} runs what a file or a string says'
-    for line in silent_handlers(tree):
-        yield f'{line}: an error is handled by name, or raised'
+    """Code from data."""
+    for found in CODE_OF_DATA.finditer(path.read_text(encoding='utf-8')):
+        yield f'{found[0]} runs what a file says'
 
 
 def done_at_import(tree, path):
@@ -177,24 +140,8 @@ def test_no_drawers():
 
 
 def test_the_rules_catch_what_they_forbid():
-    def calls(source):
-        return [what for _, what in forbidden_calls(ast.parse(source))]
-
-    assert calls('pickle.load(f); yaml.load(f); eval(s)') == [
-        'pickle.load',
-        'yaml.load',
-        'eval',
-    ]
-    assert calls('np.load(f, allow_pickle=True)') == ['allow_pickle']
-    assert calls('f(trust_remote_code=given)') == ['trust_remote_code']
-    assert calls('np.load(f, allow_pickle=False); yaml.safe_load(f); model.eval()') == []
-
-    def handlers(source):
-        return list(silent_handlers(ast.parse(source)))
-
-    assert handlers('try: f()\nexcept: g()') == [2]
-    assert handlers('try: f()\nexcept Exception: pass') == [2]
-    assert handlers('try: f()\nexcept OSError: pass') == []
+    assert CODE_OF_DATA.search('np.load(f, allow_pickle=True)')
+    assert not CODE_OF_DATA.search('np.load(f, allow_pickle=False)')
 
     def effects(source):
         return len(list(import_effects(ast.parse(source))))
@@ -202,7 +149,6 @@ def test_the_rules_catch_what_they_forbid():
     assert effects('key = jax.random.key(0)\nzero = jnp.zeros(3)') == 2
     assert effects('class A:\n  x = jnp.zeros(3)') == 1
     assert effects('cache = {}\nseen: list = []') == 2
-    assert effects('def f():\n  global seen') == 1
     assert effects('NAMES = {}\ndef f(): return jnp.zeros(3)\ng = jax.jit(f)') == 0
 
     body = 'def f():\n' + '  g()\n' * LONGEST_FUNCTION
