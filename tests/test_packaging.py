@@ -1,4 +1,4 @@
-"""setup.py and launch/requirements: bounds, hashes, and that they agree."""
+"""setup.py and launch/requirements: bounds, and that they agree."""
 
 import ast
 import re
@@ -43,34 +43,10 @@ def required(package, *extras):
     return [Requirement(line) for line in lines]
 
 
-def locked(text):
-    """(requirement, hashes) of every package of a requirements file.
-
-    Raises ValueError for a line that is neither that nor a comment.
-    """
-    entries = []
-    for line in text.replace('\\\n', ' ').splitlines():
-        line = line.split('#')[0].strip()
-        if not line:
-            continue
-        parts = line.split('--hash=')
-        if line.startswith('-') or '@' in line or '/' in line:
-            raise ValueError(f'{line!r} is no package with version and hashes')
-        hashes = [part.strip() for part in parts[1:]]
-        if not hashes or not all(re.fullmatch('sha256:[0-9a-f]{64}', h) for h in hashes):
-            raise ValueError(f'{line!r} has no sha256')
-        entries.append((Requirement(parts[0].strip()), hashes))
-    return entries
-
-
 def versions(lock):
     """{package: version} of a file of launch/requirements."""
-    pins = {}
-    for requirement, _ in locked(lock.read_text()):
-        (pin,) = requirement.specifier
-        assert pin.operator == '==' and '*' not in pin.version, requirement
-        pins[canonicalize_name(requirement.name)] = pin.version
-    return pins
+    pins = re.findall(r'^([\w.-]+)==([\w.!+-]+)', lock.read_text(), re.MULTILINE)
+    return {canonicalize_name(name): version for name, version in pins}
 
 
 def test_what_is_declared(package):
@@ -101,19 +77,6 @@ def test_bounds(package):
     for extra in ('cuda', 'cuda12', 'tpu'):
         (accelerated,) = map(Requirement, package['extras_require'][extra])
         assert accelerated.specifier == bounds['jax']
-
-
-@pytest.mark.parametrize('lock', LOCKS, ids=lambda path: path.stem)
-def test_only_packages_with_hashes(lock):
-    text = lock.read_text()
-    entries = locked(text)
-    assert len(entries) == len({canonicalize_name(r.name) for r, _ in entries})
-    assert len(entries) >= 2
-    # Comments too: no address, and no path but those of the repository.
-    assert '://' not in text
-    paths = set(re.findall(r'\S*/\S*', text))
-    assert all(path.startswith('launch/') for path in paths), paths
-    assert not re.search(r'^(torch|tensorflow==)', text, re.M)
 
 
 def test_what_is_imported_is_declared(package):
@@ -157,21 +120,7 @@ def test_requirements_satisfy_setup(package, lock, extra):
 def test_one_file_of_versions_for_each_jax():
     assert [path.stem for path in LOCKS] == ['py311', 'py312']
     assert all({'pip', 'setuptools', 'setuptools-scm'} <= {*versions(p)} for p in LOCKS)
-
-
-@pytest.mark.parametrize(
-    'line, message',
-    [
-        ('--extra-index-url somewhere', 'is no package'),
-        ('a @ file.whl', 'is no package'),
-        ('./a', 'is no package'),
-        ('a==1', 'has no sha256'),
-        ('a==1 --hash=md5:0', 'has no sha256'),
-    ],
-)
-def test_what_a_requirements_file_may_not_have(line, message):
-    with pytest.raises(ValueError, match=message):
-        locked(line)
+    assert not any('torch' in versions(path) for path in LOCKS)
 
 
 @pytest.fixture(scope='module')
