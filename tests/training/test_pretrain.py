@@ -46,28 +46,6 @@ def test_every_preset_is_valid(preset):
         assert loss.shape == ()
 
 
-@pytest.mark.parametrize('preset', PRESETS)
-def test_every_preset_takes_all_arguments(preset):
-    """Except for what a paper fixes, such as the spans of data2vec."""
-    given = dict(sampler='iid', tied=True, start=0.5, predictor=dict(predictor_width=8))
-    paper = dict(predictor_width=8)
-    presets = config_file.shared('presets').presets(**given, paper_predictor=paper)
-    assert list(presets) == PRESETS
-    for phase in presets[preset]:
-        section = phase['objective']
-        for part in section.get('parts', (section,)):
-            tokens = part.get('mlm', part)
-            assert tokens['tied'] is True
-            if tokens.get('name') != 'clm':
-                wanted = 'span' if preset == 'data2vec' else 'iid'
-                assert tokens['sampler'] == wanted
-        if section['name'] in ('hybrid', 'ijepa'):
-            assert section['predictor_width'] == 8
-            momentum = section.get('latent', {}).get('momentum')
-            own = preset in ('data2vec', 'lejepa_mlm', 'jepa_mlm_paper')
-            assert own or momentum['start'] == 0.5
-
-
 @pytest.mark.parametrize('size', WITH_HEAD)
 def test_sizes_and_steps_of_2507_00994(size):
     config, made = built(f'clm_mlm,size={size}')
