@@ -126,21 +126,6 @@ def _entering(network, objective, optimizer, forgotten, shardings):
     return jax.jit(enter, out_shardings=shardings)
 
 
-def reinitialized(recipe, phase):
-    """Returns the names of modules whose shapes differ from those in the previous phase.
-
-    These modules are reinitialized when the phase begins. Empty for the first phase.
-    """
-    if not phase.index:
-        return []
-    before, after = (
-        recipe.shapes(one).params
-        for one in recipe.phases[phase.index - 1 : phase.index + 1]
-    )
-    before = jax.eval_shape(with_head, before, after)
-    return reshaped_modules(before, after)
-
-
 def check(recipe):
     """Raises ValueError, naming both phases, if one phase cannot follow the other.
 

@@ -108,12 +108,6 @@ class _Loop:
         self.pending = {}  # metrics of the last step, perhaps still being computed
 
     def enter(self, phase, state):
-        """Returns the state at the start of a phase; reports reinitialized modules."""
-        for name in switches.reinitialized(self.recipe, phase):
-            self.report.log(
-                f'phase {phase.index}: {name} is reinitialized, because its shapes '
-                f'differ from those in phase {phase.index - 1}.'
-            )
         with self._pause():
             return switches.entered(self.recipe, phase, state)
 

@@ -1,7 +1,6 @@
 """Phase transitions: a transition that is accepted at the start also runs."""
 
 import itertools
-import re
 
 import draws
 import jax
@@ -61,7 +60,7 @@ def run(built):
 
 
 def entered(*sections, folder):
-    """Returns (state at the start of the second phase, recipe). The optimizer state is 7
+    """Returns the state at the start of the second phase. The optimizer state is 7
     everywhere at the end of the first phase."""
     built, config = made(folder, *sections)
     switches.check(built)
@@ -69,7 +68,7 @@ def entered(*sections, folder):
     sevens = jax.tree.map(lambda x: np.full_like(x, 7), state.opt_state)
     state = state.replace(opt_state=sevens)
     state = switches.entered(built, built.phases[1], state)
-    return jax.device_get(state), built
+    return jax.device_get(state)
 
 
 def draw(rng):
@@ -144,25 +143,23 @@ IJEPA = dict(
 
 @pytest.mark.slow
 def test_a_tied_head_that_gets_a_kernel_starts_as_the_embedding(folder):
-    state, built = entered(dict(name='mlm', tied=True), dict(name='clm'), folder=folder)
+    state = entered(dict(name='mlm', tied=True), dict(name='clm'), folder=folder)
     kernel_DV = state.params['lm_head']['output']['kernel']
     assert_array_equal(kernel_DV, state.params['encoder']['embedding'].T)
     adam = state.opt_state[0]
     for tree in adam:
         assert not tree['lm_head']['output']['kernel'].any()
         assert (tree['encoder']['embedding'] == 7).all()
-    assert switches.reinitialized(built, built.phases[1]) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('before', [HYBRID, {**IJEPA, 'predictor_width': 32}, IJEPA])
 def test_a_predictor_of_other_shapes_is_reinitialized(folder, before):
-    state, built = entered(before, IJEPA, folder=folder)
+    state = entered(before, IJEPA, folder=folder)
     is_same = before is IJEPA
     for tree in state.opt_state[0]:
         assert {x.max() for x in jax.tree.leaves(tree['predictor'])} == {7 * is_same}
         assert {x.min() for x in jax.tree.leaves(tree['encoder'])} == {7}
-    assert switches.reinitialized(built, built.phases[1]) == ['predictor'] * (not is_same)
 
 
 @pytest.mark.slow
@@ -198,11 +195,3 @@ def test_a_study_is_rejected_before_its_first_run_trains(folder, tmp_path):
     config = good | {'examine': {}}
     with pytest.raises(ValueError, match="run 'bad': phase 1 .* cannot follow phase 0"):
         work.check_runs(config, {'good': good, 'bad': bad}, set())
-
-
-@pytest.mark.long
-def test_a_run_reports_reinitialized_modules(folder, tmp_path, capsys):
-    _, config = made(folder, HYBRID, {**HYBRID, 'predictor_width': 32})
-    assert int(tiny.train(config, tmp_path / 'run').step) == 4
-    said = re.sub(r'\s+', ' ', ''.join(capsys.readouterr()))
-    assert 'phase 1: predictor is reinitialized' in said
