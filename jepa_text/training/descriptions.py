@@ -1,6 +1,5 @@
 """Descriptions of a recipe, printed when a run or a phase begins, and at the end."""
 
-import collections
 import functools
 import itertools
 import logging
@@ -31,7 +30,7 @@ def introduction(recipe):
     if _is_verbose():
         lines += (
             f'modules  {parts}',
-            f'devices  mesh {axes}, {processes_of(devices)}',
+            f'devices  mesh {axes}, processes {jax.process_count()}',
             *itertools.chain(*map(data_position.lines, recipe.phases)),
             parameter_overview.get_parameter_overview(params, include_stats=False),
         )
@@ -85,15 +84,6 @@ def _params(recipe):
     for phase in recipe.phases:
         params |= recipe.shapes(phase).params
     return params
-
-
-def processes_of(devices):
-    """Returns the number of processes, and of devices of each if there are several."""
-    counts = collections.Counter(device.process_index for device in devices)
-    if len(counts) == 1:
-        return '1 process'
-    sizes = sorted(set(counts.values()))
-    return f'{len(counts)} processes of {" or ".join(map(str, sizes))} each'
 
 
 def _budget(recipe):

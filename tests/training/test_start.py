@@ -1,7 +1,6 @@
 """The start of a run: what it says, and programs that it compiles."""
 
 import collections
-import types
 
 import jax
 import pytest
@@ -9,20 +8,6 @@ import tiny
 
 from jepa_text.parallel import hardware
 from jepa_text.running import metrics, self_test
-from jepa_text.training import descriptions
-
-
-@pytest.mark.parametrize(
-    ('owners', 'text'),
-    [
-        ([0] * 8, '1 process'),
-        ([0] * 8 + [1] * 8, '2 processes of 8 each'),
-        ([0] * 8 + [1], '2 processes of 1 or 8 each'),
-    ],
-)
-def test_devices_per_process_are_printed(owners, text):
-    devices = [types.SimpleNamespace(process_index=index) for index in owners]
-    assert descriptions.processes_of(devices) == text
 
 
 @pytest.fixture
