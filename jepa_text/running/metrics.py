@@ -53,7 +53,7 @@ class Writer:
                 self._last,
                 logged,
             )
-        self._file = open(self._path, 'ab', buffering=0)  # noqa: SIM115
+        self._file = open(self._path, 'ab')  # noqa: SIM115
         self._events = _event_writer(workdir, resume_step) if tensorboard else None
 
     def write(self, step, values):
@@ -67,9 +67,8 @@ class Writer:
         line = {name: _scalar(name, value) for name, value in sorted(values.items())}
         written = {name: x if math.isfinite(x) else str(x) for name, x in line.items()}
         text = json.dumps({'step': int(step), **written}, allow_nan=False)
-        data = _with_checksum(text.encode())
-        while data:  # a nearly full disk accepts a part without raising an error
-            data = data[self._file.write(data) :]
+        self._file.write(_with_checksum(text.encode()))
+        self._file.flush()
         self._last = int(step)
         if self._events:
             for name, value in line.items():

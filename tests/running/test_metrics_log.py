@@ -201,22 +201,6 @@ def test_lost_lines_are_warned_about(tmp_path, caplog):
         assert (str(tmp_path / metrics.FILE) in caplog.text) == warned
 
 
-def test_partial_writes_are_completed(tmp_path):
-    with metrics.Writer(tmp_path, tensorboard=False) as writer:
-        whole = writer._file
-
-        class Nearly:
-            def write(self, data):
-                return whole.write(data[:7])
-
-            def close(self):
-                whole.close()
-
-        writer._file = Nearly()
-        writer.write(1, {'a': 0.5})
-    assert metrics.read(tmp_path) == [{'step': 1, 'a': 0.5}]
-
-
 def test_the_newest_measurements_up_to_a_step(tmp_path):
     rows = [
         {'step': 4, 'heldout/mlm_loss': 3.0, 'heldout/old': 1.0},
