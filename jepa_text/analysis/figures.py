@@ -7,7 +7,7 @@ grayscale. `models` are all model names in order, which determines the colors.
 
 import numpy as np
 
-from jepa_text.analysis import findings
+from jepa_text.analysis import comparisons, findings
 from jepa_text.evaluation import controls
 from jepa_text.report import plots
 
@@ -30,11 +30,10 @@ _LOOKS = {
 _OTHER = 'D', (0, (6, 2, 1, 2))
 
 
-def probe_of(task):
+def probe_of(task, results):
     """The main metric of a task."""
-    return {'labels': f'probe_{task["metric"]}', 'scores': 'cosine_spearman'}.get(
-        task['kind'], 'word_recovery_auc'
-    )
+    final = findings.final_rows(results['rows'])
+    return comparisons.score_of(final, task['name']) or LAYERED[0][0]
 
 
 def geometry(task, results):
@@ -63,7 +62,7 @@ def geometry(task, results):
 
 def layers(task, results):
     """Figures over layers: of the probe, and of each metric of LAYERED."""
-    drawn, probe, measures = [], probe_of(task), list(LAYERED)
+    drawn, probe, measures = [], probe_of(task, results), list(LAYERED)
     if probe != LAYERED[0][0]:
         measures.insert(0, (probe, '', probe.replace('_', ' ')))
     for metric, form, label in measures:

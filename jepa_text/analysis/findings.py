@@ -34,7 +34,7 @@ NEARNESS = {
     for form in ('raw', 'length_residualized')
 }
 _NAMES = ('task', 'model', 'metric', 'form')
-_CONTROLS = *controls.CONTROLS, controls.LARGEST, controls.ALWAYS_ONE
+_CONTROLS = *controls.CONTROLS, controls.LARGEST, controls.ALWAYS_SECOND
 KINDS = ('explained', 'unclear', 'beyond')
 
 

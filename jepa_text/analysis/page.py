@@ -140,7 +140,7 @@ OTHERS = {
 
 def _probes(task, results):
     final, groups = findings.final_rows(results['rows']), {}
-    main = figures.probe_of(task)
+    main = figures.probe_of(task, results)
     subjects = figures.subjects(results, task['name'])
     columns, rows = ['model'], [[figures.label(*subject)] for subject in subjects]
     for metric in (main, *OTHERS[task['kind']]):

@@ -12,7 +12,7 @@ import numpy as np
 
 from jepa_text.evaluation import controls
 from jepa_text.evaluation.controls import lexical, words
-from jepa_text.evaluation.sets.task import identifying_texts
+from jepa_text.evaluation.sets.task import classes, identifying_texts
 from jepa_text.measures import correlations, probes, statistics
 from jepa_text.measures.statistics import Interval
 
@@ -74,13 +74,19 @@ def _classification(task, predicted_N):
 
 def _per_example(task, predicted_N):
     """{metric: one value per test example} of predicted classes."""
-    right_N = predicted_N == task.test.target
-    values = {'probe_accuracy': right_N.astype(np.float64)}
-    if task.metric in INFLUENCES:
-        both = predicted_N == '1', task.test.target == '1'
-        influence = INFLUENCES[task.metric](*both)
+    both = [np.array([*map(str, side)]) for side in (predicted_N, task.test.target)]
+    values = {'probe_accuracy': (both[0] == both[1]).astype(np.float64)}
+    if second := _second_class(task):
+        influence = INFLUENCES[task.metric](*(side == second for side in both))
         values[f'probe_{task.metric}'] = influence
     return values
+
+
+def _second_class(task):
+    """The class of the F1 or MCC, as text: the second of two, as in `evaluate`;
+    '' for other metrics, and for more classes, whose values per example are unknown."""
+    names = classes(task) if task.metric in INFLUENCES else ()
+    return str(names[1]) if len(names) == 2 else ''
 
 
 def _regress(task, vectors):
@@ -159,16 +165,17 @@ def baselines(task):
     """{control: {metric: one value per test example}} of constant predictions.
 
     Predicts the most frequent test label, which is optimal among predictions that ignore
-    the texts. For F1, whose value may then be 0, also predicts the positive class '1'.
+    the texts. For F1, whose value may then be 0, also predicts the second class.
     The mean over examples is the value of the control.
     """
     if task.kind != 'labels':
         return {}
     size, largest = len(task.test), _majority_label(task)
     predicted = {controls.LARGEST: _per_example(task, np.full(size, largest))}
-    if task.metric == 'f1' and largest != '1':
-        always = _per_example(task, np.full(size, '1'))
-        predicted[controls.ALWAYS_ONE] = {'probe_f1': always['probe_f1']}
+    second = _second_class(task)
+    if second and task.metric == 'f1' and str(largest) != second:
+        always = _per_example(task, np.full(size, second))
+        predicted[controls.ALWAYS_SECOND] = {'probe_f1': always['probe_f1']}
     return predicted
 
 

@@ -11,6 +11,7 @@ from sklearn import metrics
 from jepa_text.analysis import figures, findings, measuring, page, probes, verdicts
 from jepa_text.analysis import results as measured
 from jepa_text.evaluation import controls
+from jepa_text.evaluation.metrics import answers
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.measures import correlations, statistics
 from jepa_text.report import progress
@@ -174,12 +175,30 @@ def test_constant_predictions_have_the_metric_of_the_task():
     assert baselines('f1', zeros, zeros) == {
         ('largest class', 'probe_accuracy'): 0.68,
         ('largest class', 'probe_f1'): 0.0,
-        ('always 1', 'probe_f1'): 2 * 0.32 / 1.32,
+        ('always the second class', 'probe_f1'): 2 * 0.32 / 1.32,
     }
     # The best constant prediction on the test set, whatever is frequent in training.
     assert baselines('mcc', ones, zeros) == {
         ('largest class', 'probe_accuracy'): 0.68,
         ('largest class', 'probe_mcc'): 0.0,
+    }
+
+
+@pytest.mark.parametrize('names', [('0', '1'), ('no', 'yes'), ('a', 'b', 'c'), (2, 10)])
+@pytest.mark.parametrize('metric', ['f1', 'mcc'])
+def test_probes_have_the_metric_of_evaluation(names, metric):
+    """That of the second of two classes; of more, the accuracy alone."""
+    rng = np.random.default_rng(0)
+    gold_N = rng.choice(names, 90)
+    predicted_N = np.where(rng.random(90) < 0.7, gold_N, rng.choice(names, 90))
+    part = tasks.Examples(['x'] * 90, None, gold_N)
+    found = probes._per_example(
+        tasks.Task('t', 'labels', metric, part, part), predicted_N
+    )
+    expected = answers.measure('labels', gold_N, predicted_N, names).standard
+    wanted = {'accuracy', metric} if len(names) == 2 else {'accuracy'}
+    assert {name: values.mean() for name, values in found.items()} == {
+        f'probe_{name}': pytest.approx(expected[name]) for name in wanted
     }
 
 
@@ -308,7 +327,7 @@ def test_plane_is_drawn_only_for_complete_forms():
 
 
 def test_unknown_controls_are_drawn():
-    subjects = {('', controls.ALWAYS_ONE): 0.4, ('', controls.LARGEST): 0.1}
+    subjects = {('', controls.ALWAYS_SECOND): 0.4, ('', controls.LARGEST): 0.1}
     assert figures.dots({'probe F1': subjects}, 'Dots', '', ['a'])
 
 

@@ -23,7 +23,7 @@ UNTRAINED, BAG, TF_IDF = 'untrained', 'bag of embeddings', 'TF-IDF'
 WHOLE = 'TF-IDF of the whole texts'
 CONTROLS = (UNTRAINED, BAG, TF_IDF)
 # Constant predictions: `baselines` of analysis/probes.py.
-LARGEST, ALWAYS_ONE = 'largest class', 'always 1'
+LARGEST, ALWAYS_SECOND = 'largest class', 'always the second class'
 
 
 def untrained(model, seed=0):
