@@ -40,13 +40,16 @@ _LOWER = (LOSS, CAUSAL, 'uniformity')
 
 def by_seed(results):
     """Returns {arm: {seed: {metric: value}}} of the results of a study, in order; NaN for
-    a member without results, as a mean without the runs that diverged would be that of a
-    selection."""
+    a member without results, or without those of an exam that other seeds of its arm
+    have, as a mean without the runs that failed would be that of a selection."""
     arms = {}
     for member, (arm, seed) in results['recipes'].items():
         measured = results['models'][member]
         examined = results.get('examined', {}).get('values', {}).get(member, {})
         arms.setdefault(arm, {})[seed] = _named(measured | examined, results['probes'])
+    for own in arms.values():
+        lost = {metric: math.nan for known in own.values() for metric in known}
+        own.update({seed: lost | known for seed, known in own.items()})
     for arm, seed in results.get('missing', {}).values():
         # If all members of an arm lack results, those of another arm have its metrics.
         known = arms.get(arm) or next(iter(arms.values()))

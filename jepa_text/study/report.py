@@ -6,6 +6,7 @@ from verdicts.py, claims from papers.py, and fairness checks from fairness.py.
 
 import dataclasses
 import functools
+import math
 from collections import Counter
 from pathlib import Path
 
@@ -134,9 +135,22 @@ def parts(study):
     scores = [outcomes.sentence(results, arms, metric) for metric in measured]
     lead = ['\n'.join(filter(None, scores[:SCORES])), headline(decided, ruled)]
     lead += [f'No probe `{probe}`: {why}' for probe, why in results['no_probe'].items()]
-    if missing := ', '.join(results.get('missing', ())):
-        lead.append(f'No results (nan in the tables, and no verdict): {missing}.')
+    if lacking := ', '.join(_lacking(results, arms)):
+        lead.append(
+            'Results that are missing or not finite (nan in the tables, and no '
+            f'verdict): {lacking}.'
+        )
     return '\n\n'.join(filter(None, lead)), [part for part in sections if part]
+
+
+def _lacking(results, arms):
+    """Returns the members of which a metric is NaN."""
+    members = results['recipes'] | results.get('missing', {})
+    return [
+        name
+        for name, (arm, n) in members.items()
+        if any(map(math.isnan, arms[arm][n].values()))
+    ]
 
 
 def headline(decided, ruled):

@@ -156,7 +156,21 @@ def test_a_run_without_results_prevents_verdicts_on_its_arm(seeds, lost):
     assert rows['mlm'][1] == rows['clm'][1] == seeds
     assert math.isnan(rows['mlm'][2]) and rows['clm'][2] > 0
     lost_names = ', '.join(names)
-    assert f'No results (nan in the tables, and no verdict): {lost_names}.' in lead
+    assert f'(nan in the tables, and no verdict): {lost_names}.' in lead
+
+
+def test_a_run_without_an_exam_prevents_verdicts_on_it():
+    """Its fine-tuning may have failed, or its checkpoints are gone."""
+    made = made_up.study('finetune_stability', sensitivity=sensitivity)
+    name = next(n for n, (arm, _) in made.results['recipes'].items() if arm == 'mlm')
+    made.results['examined']['values'][name] = {}
+    lead, found = parts(made)
+    claims, rows = found['Claims'], outcome_rows(found)
+    assert column(claims, 'here') == ['not resolvable here'] * 2
+    assert column(claims, 'why')[0] == 'no verdict: 1 value not finite'
+    place = found['Outcomes']['table']['columns'].index('float32')
+    assert math.isnan(rows['mlm'][place]) and rows['clm'][place] == pytest.approx(0.7)
+    assert lead.endswith(f'(nan in the tables, and no verdict): {name}.')
 
 
 def test_exam_metrics_are_those_that_evaluation_selected():
