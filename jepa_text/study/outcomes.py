@@ -55,11 +55,11 @@ def section(results, arms, metrics):
 
 def sentence(results, arms, metric):
     """Returns the scores of a metric beside the strongest control."""
-    lower = of_arms.is_lower_better(metric)
-    label = (
-        f'{metric[0].upper()}{metric[1:]} ({"lower" if lower else "higher"} is better)'
-    )
-    known = of_arms.summary(arms, metric)
+    lower, known = of_arms.is_lower_better(metric), of_arms.summary(arms, metric)
+    about = f'{"lower" if lower else "higher"} is better'
+    if any(math.isfinite(one.low) for one in known.values()):
+        about += '; ± over seeds alone'  # not over test texts, as in `evaluate`
+    label = f'{metric[0].upper()}{metric[1:]} ({about})'
     return page.scores(label, known, control_values(results, metric), lower)
 
 

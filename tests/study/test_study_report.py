@@ -52,7 +52,8 @@ def test_every_claim_is_a_row_with_a_ruling_and_its_reason(sections):
     states = column(found['Claims'], 'here')
     assert len(states) == 6 and set(states) == {'not resolvable here'}
     scores, verdict = lead.split('\n\n')
-    assert scores.startswith('Masked loss (lower is better): `clm25_42k` 4.395 ± 0.017 ')
+    about = 'lower is better; ± over seeds alone'
+    assert scores.startswith(f'Masked loss ({about}): `clm25_42k` 4.395 ± 0.017 ')
     assert 'better than the strongest control, unigram entropy, 6.400.' in scores
     assert verdict.startswith('Of 10 comparisons, corrected together, ')
     assert ' seeds if they are as large as measured. Of 6 claims: 0 reproduced' in verdict
@@ -282,6 +283,15 @@ def test_a_run_has_the_same_color_in_all_learning_curves():
     drawn = [x for figure in curves.figures(made) for x in figure.axes[0].get_lines()]
     own = {line.get_color() for line in drawn if line.get_label() == arm}
     assert own == {plots.COLORS[1]}
+
+
+@pytest.mark.parametrize('seeds, about', [(1, ''), (2, '; ± over seeds alone')])
+def test_scores_say_that_their_interval_is_over_seeds_alone(seeds, about):
+    found = {arm: {n: {'SC': n / 10} for n in range(seeds)} for arm in 'ab'}
+    values = {'SC': {'TF-IDF': 0.8}}
+    results = dict(examined={'beside': values}, models={'untrained': {}}, probes={})
+    told = outcomes.sentence(results, found, 'SC')
+    assert told.startswith(f'SC (higher is better{about}): `a` ')
 
 
 def test_the_untrained_model_is_the_control_of_the_geometry():
