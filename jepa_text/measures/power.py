@@ -21,6 +21,7 @@ from jepa_text.measures import statistics
 
 ENOUGH = 0.8  # the conventional power of a study
 MAX_SEEDS = 1000  # seeds beyond which nobody trains
+_ROUNDING = 1e-9  # deviations of equal differences, relative to these
 
 
 def power(difference, deviation, seeds, *, tests=1):
@@ -31,13 +32,15 @@ def power(difference, deviation, seeds, *, tests=1):
         |difference| / (deviation / sqrt seeds)
 
     (Cohen 1988, chapter 2). c is the critical value, two-sided at (1 - LEVEL) / tests:
-    the smallest p that Holm's correction requires of any of `tests` tests. NaN below two
-    seeds, and for a difference or deviation that is not finite.
+    the smallest p that Holm's correction requires of any of `tests` tests. Of equal
+    differences, which are tested by sign flips: 1 if their smallest p is that small. NaN
+    below two seeds, and for a difference or deviation that is not finite.
     """
     if seeds < 2 or not math.isfinite(difference) or not math.isfinite(deviation):
         return math.nan
-    if not deviation:
-        return 1.0 if difference else (1 - statistics.LEVEL) / tests
+    level = (1 - statistics.LEVEL) / tests
+    if deviation <= _ROUNDING * abs(difference):
+        return float(statistics.smallest_p(seeds) <= level) if difference else level
     shift = abs(difference) / (deviation / math.sqrt(seeds))
     bound = critical(seeds, tests=tests)
     # P(T < bound) and P(T < -bound), as scipy.stats.nct.cdf, 40 times faster. Where they

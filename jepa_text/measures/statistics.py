@@ -184,8 +184,7 @@ def over_seeds(first_S, second_S, *, tests=1):
     if seeds < MIN_SEEDS:
         return OverSeeds(mean, math.nan, math.nan, math.nan, seeds, '')
     margin = t_margin(difference_S) / math.sqrt(seeds)
-    smallest = max(2.0 ** (1 - seeds), 1 / (1 + _FLIPS))
-    if seeds >= FLIPPED_SEEDS and smallest * tests <= 1 - LEVEL:
+    if seeds >= FLIPPED_SEEDS and smallest_p(seeds) * tests <= 1 - LEVEL:
         p, test = sign_flip(first_S, second_S), 'sign flips'
     else:
         p, test = 1.0, 't-test'
@@ -197,6 +196,11 @@ def over_seeds(first_S, second_S, *, tests=1):
         elif abs(mean) > minimum:  # t is infinite
             p, test = sign_flip(first_S, second_S), 'sign flips'
     return OverSeeds(mean, mean - margin, mean + margin, p, seeds, test)
+
+
+def smallest_p(seeds):
+    """Returns the p of `sign_flip` if all differences are equal."""
+    return max(2.0 ** (1 - seeds), 1 / (1 + _FLIPS))
 
 
 def corrected(pairs):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jepa_text.measures import power
+from jepa_text.measures import power, statistics
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,24 @@ def test_a_detectable_difference_has_the_requested_power():
 
 def test_power_of_large_differences_is_one():
     assert power.power(1e6, 1.0, 5, tests=10_000) == pytest.approx(1.0)
-    assert power.power(1.0, 0.0, 5) == 1.0
     assert power.power(0.0, 0.0, 5) == pytest.approx(0.05)
     assert power.detectable(0.0, 5) == 0.0
+
+
+@pytest.mark.parametrize('tests, needed', [(1, 6), (2, 7), (10, 9), (1000, None)])
+def test_seeds_that_show_equal_differences_can_show_them(tests, needed):
+    """By sign flips, as t has no value: with five seeds, p is at least 1 / 16."""
+    found = statistics.over_seeds([0.8] * 5, [0.7] * 5)
+    assert found.test == 'sign flips' and found.p == 0.0625
+    assert power.needed(found, tests) == power.seeds(0.1, 0.0, tests=tests) == needed
+    for seeds in range(5, (needed or 15) + 1):
+        p = statistics.over_seeds([0.8] * seeds, [0.7] * seeds, tests=tests).p
+        is_shown = needed is not None and seeds >= needed
+        assert (
+            (p * tests <= 0.05)
+            == bool(power.power(0.1, 0.0, seeds, tests=tests))
+            == is_shown
+        )
 
 
 @pytest.mark.parametrize('bad', [np.nan, np.inf])
