@@ -55,13 +55,12 @@ def parts(arms):
 
 
 def series(logs, members, key):
-    """Returns (steps [N], values [S, N]) of a metric of the S members that have it, at
-    the steps that all have."""
-    logged = [metrics.series(logs[one], key) for one in members if logs.get(one)]
-    logged = [dict(zip(*map(np.ndarray.tolist, one))) for one in logged if len(one[0])]
-    if not logged:
-        return np.zeros(0), np.zeros((1, 0))
-    steps = sorted(set.intersection(*map(set, logged)))
+    """Returns (steps [N], values [S, N]) of a metric of S members, at the steps that all
+    have: none if the log of a member is missing, as a mean over the others would be that
+    of a selection."""
+    logged = [metrics.series(logs[one], key) for one in members]
+    logged = [dict(zip(*map(np.ndarray.tolist, one))) for one in logged]
+    steps = sorted(set.intersection(*map(set, logged))) if logged else []
     return np.array(steps), np.array([[one[step] for step in steps] for one in logged])
 
 

@@ -82,12 +82,11 @@ def spent(of_members, members, logs):
     """Returns {arm: (steps, positions, FLOPs, seconds)}, means over its members.
 
     `of_members` are {member: Budget}, `members` {arm: [its members]}; seconds are NaN if
-    no member has a log.
+    a member has no log.
     """
     totals_of = {}
     for arm, own in members.items():
-        took = [budgets.seconds(logs[one]) for one in own if logs.get(one)]
-        mean = float(np.mean(took)) if took else float('nan')
+        mean = float(np.mean([budgets.seconds(logs[one]) for one in own]))
         each = [of_members[one] for one in own]
         totals = [
             (one.steps, one.tokens(one.steps), one.flops(one.steps)) for one in each

@@ -190,6 +190,7 @@ def _curves(study):
     drawn = curves.figures(study)
     text = (
         'Lines are means over seeds; bands span the range of the seeds. FLOPs are those '
-        'of the model, forward and backward.' + verdict_sections.LEFT_OUT
+        'of the model, forward and backward. A run of which a seed has no results or no '
+        'log is left out.'
     )
     return drawn and {'heading': 'Learning curves', 'text': text, 'figures': drawn}

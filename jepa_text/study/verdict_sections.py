@@ -17,7 +17,6 @@ RULE = (
     'of the paper decides if it was measured here; otherwise all metrics that replace it '
     'must agree.'
 )
-LEFT_OUT = ' A run of which a seed has no results is left out.'
 
 
 def verdicts_section(decided):
@@ -100,8 +99,9 @@ def budget_section(spent):
         'heading': 'Training budget',
         'text': 'Means over seeds. Tokens are positions in rows, including padding. '
         'Hours are those of the training steps alone, without evaluation and '
-        'compilation, on this machine under its load at the time. Two runs are matched '
-        'by the budgets that are equal.' + LEFT_OUT,
+        'compilation, on this machine under its load at the time; they are missing if a '
+        'seed has no log. Two runs are matched by the budgets that are equal. A run of '
+        'which a seed has no results is left out.',
         'table': {'columns': columns, 'rows': rows},
     }
 

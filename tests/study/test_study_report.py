@@ -12,7 +12,17 @@ from config_of import share_of_clm
 
 from jepa_text.evaluation.results import selection
 from jepa_text.report import plots
-from jepa_text.study import arms, curves, finetuned, outcomes, papers, report, verdicts
+from jepa_text.study import (
+    arms,
+    budgets,
+    curves,
+    fairness,
+    finetuned,
+    outcomes,
+    papers,
+    report,
+    verdicts,
+)
 
 
 def loss(config):
@@ -102,6 +112,16 @@ def test_curves_are_means_over_seeds_against_steps_and_flops(sections, pfs):
     assert values_SN.shape == (5, len(steps))
     np.testing.assert_allclose(line.get_xdata(), steps)
     np.testing.assert_allclose(line.get_ydata(), values_SN.mean(axis=0))
+
+
+def test_a_mean_over_the_seeds_whose_logs_are_left_is_neither_drawn_nor_told(pfs):
+    of_arm = {arm: pfs.members[arm] for arm in ('mlm_42k', 'clm_42k')}
+    logs = pfs.logs | {of_arm['mlm_42k'][0]: []}
+    each = dict.fromkeys(pfs.configs, budgets.Budget(((0, 1, 1, 1.0),), 1))
+    hours = {arm: one[-1] for arm, one in fairness.spent(each, of_arm, logs).items()}
+    assert math.isnan(hours['mlm_42k']) and hours['clm_42k'] > 0
+    drawn = {a: curves.series(logs, own, 'heldout/mlm_loss') for a, own in of_arm.items()}
+    assert drawn['mlm_42k'][1].shape == (5, 0) and drawn['clm_42k'][1].shape[1] > 0
 
 
 @pytest.mark.slow
