@@ -11,6 +11,7 @@ processors of the process and its children, the ratios to the first side, round 
 and how far the sides' numbers are apart.
 """
 
+import argparse
 import json
 import os
 import statistics
@@ -22,17 +23,18 @@ from pathlib import Path
 
 def main(usage, sides, cold=()):
     """Compares the sides, or times the one that the flag --side names."""
-    flags = [word for word in sys.argv[1:] if word.startswith('--')]
-    flags = dict(flag.removeprefix('--').split('=', 1) for flag in flags if '=' in flag)
-    words = [word for word in sys.argv[1:] if not word.startswith('--')]
-    if flags.keys() - {'rounds', 'side'} or '--help' in sys.argv:
-        raise SystemExit(usage)
-    if side := flags.get('side'):
-        print(json.dumps(timed(sides[side](*words), side not in cold)))
+    how = argparse.RawDescriptionHelpFormatter
+    flags = argparse.ArgumentParser(description=usage, formatter_class=how)
+    flags.add_argument('words', nargs='*', help='arguments as above')
+    flags.add_argument('--rounds', type=int, default=3)
+    flags.add_argument('--side', choices=sides, help=argparse.SUPPRESS)
+    given = flags.parse_intermixed_args()
+    if side := given.side:
+        print(json.dumps(timed(sides[side](*given.words), side not in cold)))
         return
     rounds = []
-    for number in range(int(flags.get('rounds', 3))):
-        rounds.append({side: in_own_process(side, words) for side in sides})
+    for number in range(given.rounds):
+        rounds.append({side: in_own_process(side, given.words) for side in sides})
         print(f'round {number + 1}', {s: one[:2] for s, one in rounds[-1].items()})
     show(rounds)
 

@@ -35,7 +35,7 @@ def run(folder, *words):
 
 def test_sides_are_compared_in_rounds(tmp_path):
     """A side is called twice, a cold one once."""
-    code, out, _ = run(tmp_path, 'x', '--rounds=2')
+    code, out, _ = run(tmp_path, '--rounds', '2', 'x')
     assert code == 0 and out.count('round ') == 2
     for line in (
         'ours, s (clock): ',
@@ -51,4 +51,6 @@ def test_failures_and_wrong_flags_end_it(tmp_path):
     code, _, errors = run(tmp_path, 'broken')
     assert code == 1 and 'this side is broken' in errors
     code, _, errors = run(tmp_path, 'x', '--sides=ours')
-    assert code == 1 and errors == 'the usage\n'
+    assert code == 2 and 'unrecognized arguments: --sides=ours' in errors
+    code, out, _ = run(tmp_path, '--help')
+    assert code == 0 and 'the usage' in out
