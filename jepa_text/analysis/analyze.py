@@ -109,7 +109,7 @@ def analyze(config, workdir):
         # as many tokens.
         model = load.outline(path)
         depth = model.network.encoder.depth
-        features.combinations(depth, config['layers'], config['poolings'])
+        features.combinations(depth, config['layers'] or None, config['poolings'])
         if config['max_length']:
             prediction.reader(model, config['max_length'])
     chosen = _tasks(config)

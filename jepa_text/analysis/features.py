@@ -91,7 +91,8 @@ def _load(path):
 
 
 def combinations(depth, layers, poolings):
-    """The valid [(layer, pooling)]. Raises ValueError for unknown layers or poolings."""
+    """The valid [(layer, pooling)]. Raises ValueError for unknown layers or poolings, and
+    for last4 without the last layer."""
     for layer in layers or ():
         if layer not in range(-depth - 1, depth + 1):
             raise ValueError(
@@ -106,6 +107,11 @@ def combinations(depth, layers, poolings):
         if base not in POOLINGS:
             raise ValueError(
                 f'There is no pooling {name!r}.{resolve.nearest(base, POOLINGS)}'
+            )
+        if base == 'last4' and depth not in layers:
+            raise ValueError(
+                f'layers={[*layers]} lacks the last layer, {depth}, which {name!r} is '
+                f'of. Add -1 to `layers`, or leave {name} out of `poolings`.'
             )
         pairs += [(layer, name) for layer in layers if base != 'last4' or layer == depth]
     return pairs

@@ -124,6 +124,7 @@ def test_cls_is_skipped_if_unavailable(model):
         (dict(texts=['']), 'no tokens'),
         (dict(layers=[9]), r'no layer 9; layers are 0 \(embedding\) to 2, or -1'),
         (dict(layers=[-4]), 'no layer -4'),
+        (dict(layers=[1], poolings=('mean', 'last4')), r'layers=\[1\] lacks .* 2, which'),
     ],
 )
 def test_invalid_poolings_and_layers_are_rejected(model, call, words, tmp_path):
