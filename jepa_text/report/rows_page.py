@@ -109,7 +109,11 @@ def write(path, manifest, texts, seconds=None, budget=0):
                 'rows': [[why, n, ' … '.join(examples.get(why, []))] for why, n in left],
             },
         },
-        {'heading': 'Sample rows', 'text': '\n\n'.join(texts)},
+        # Cells show a text as it is, where backticks in paragraphs mark code.
+        {
+            'heading': 'Sample rows',
+            'table': {'columns': ['text'], 'rows': [[text] for text in texts]},
+        },
         {'heading': 'Manifest', 'details': {'manifest.json': manifest}},
     ]
     lead = f'{first["rows"]:,} rows of {manifest["row_length"]} tokens.'

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jepa_text.report import page as report
-from jepa_text.report import plots
+from jepa_text.report import plots, rows_page
 
 NASTY = '<script>alert("x")</script> & \'y\''
 VOID = {'meta', 'link', 'br', 'img', 'input', 'hr'}
@@ -62,6 +62,16 @@ def sections():
 def page(tmp_path):
     path = report.write(tmp_path / 'new' / 'r.html', NASTY, NASTY, sections(), NASTY)
     return path.read_text(encoding='utf-8')
+
+
+def test_sample_rows_are_shown_as_they_are(tmp_path):
+    size = dict(documents=1, tokens=4, rows=1, bytes=9, efficiency=1.0, lengths=[0, 1])
+    rows, manifest = (
+        ['run `ls` now', '*a* | b'],
+        dict(splits={'train': size}, row_length=8),
+    )
+    page = rows_page.write(tmp_path / 'r.html', manifest, rows).read_text()
+    assert all(f'>{row}<' in page for row in rows)
 
 
 def test_everything_is_escaped_and_every_tag_is_closed(page):
