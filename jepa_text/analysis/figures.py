@@ -115,8 +115,7 @@ def similarity(results):
         'heading': f'Similarity of layers on {results["tasks"][0]["name"]}',
         'text': 'Unbiased linear CKA of centered vectors (unbiased_cka in '
         'analysis.csv). 1 means equal up to rotation and scale; values around 0, '
-        'possibly slightly negative, mean unrelated, for any number of texts. The biased '
-        'estimator (similarity.linear_cka) is near 1 for few texts whatever the vectors. '
+        'possibly slightly negative, mean unrelated, for any number of texts. '
         'The maps are of the first seed of each model, and of its first two; those of '
         'all are in analysis.csv.',
         'figures': figures,

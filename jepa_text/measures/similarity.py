@@ -10,21 +10,6 @@ import numpy as np
 from jepa_text.measures import cloud
 
 
-def linear_cka(first, second):
-    """Returns |X^T Y|_F^2 / (|X^T X|_F |Y^T Y|_F), centered (Kornblith et al. 2019).
-
-    Between 0 and 1. With few texts relative to the width it is near 1 whatever the
-    vectors: see `unbiased_cka`. 0 if a side has no variance.
-
-    >>> rows_ND = np.array([[1.0, 2.0], [3.0, 5.0], [4.0, 1.0]])
-    >>> round(linear_cka(rows_ND, -7 * rows_ND[:, ::-1]), 6)
-    1.0
-    """
-    first, second = _paired(first, second)
-    cross = np.sum(_cross(first, second) ** 2)
-    return _ratio(cross, np.sum(first.scatter**2), np.sum(second.scatter**2))
-
-
 def unbiased_cka(first, second):
     """Returns CKA from unbiased estimates of HSIC (Song et al. 2012; Nguyen et al. 2021).
 
