@@ -150,24 +150,17 @@ def _read(path):
     if not path.is_file():
         return {}
     try:
-        saved = json.loads(path.read_text(encoding='utf-8'))['members']
-        found = {
-            name: {**entry, 'config': entry['config']} for name, entry in saved.items()
+        saved = checksums.read_json(path, dict)['members']
+        return {
+            name: {**entry, 'config': settings.plain(entry['config'])}
+            for name, entry in saved.items()
         }
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(
-            f'{path} is damaged or was edited ({error}). Restore it from a copy, or '
-            'remove it: each run is then compared with the config.json in its folder.'
+            f'{path} is damaged, or of another version of jepa-text ({error}). Use the '
+            'version that wrote it, restore it from a copy, or remove it: each run is '
+            'then compared with the config.json in its folder.'
         ) from error
-    for name, entry in found.items():
-        try:
-            entry['config'] = settings.plain(entry['config'])
-        except (TypeError, AttributeError, ValueError) as error:
-            raise ValueError(
-                f'{path}: the config of {name!r} is not one of this version of jepa-text '
-                f'({error}). Use the version that wrote it, or another --workdir.'
-            ) from error
-    return found
 
 
 def _changed(old, new):
