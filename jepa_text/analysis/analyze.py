@@ -2,7 +2,6 @@
 
 workdir/
   analysis.json   config, all values and tests
-  analysis.csv    the values, one per row
   analysis.html   the report
   features/       cached vectors
 
@@ -12,9 +11,7 @@ with several training seeds, such as runs/a-0 and runs/a-1, also one over seeds.
 """
 
 import contextlib
-import csv
 import dataclasses
-import io
 import json
 import os
 import re
@@ -37,10 +34,6 @@ from jepa_text.running import compilation, places, xla_flags
 from jepa_text.settings import schema
 from jepa_text.settings.schema import field
 
-COLUMNS = (
-    *('task', 'model', 'seed', 'control', 'layer', 'pooling', 'form', 'metric'),
-    *('value', 'low', 'high', 'count', 'other'),
-)
 # Config keys that do not change what a run learns, and its seed.
 NOT_LEARNED = (
     *('name', 'seed', 'checkpoint', 'evaluate', 'geometry'),
@@ -132,7 +125,7 @@ def analyze(config, workdir):
             facts[path] = {'parameters': size, **load.trained(path)}
             measured.model(model, name, seed)
         measured.tf_idf()
-        measured.similarity()
+        maps = measured.similarity()
         with measuring.part(bar, 'comparison'):
             compared = findings.compare(
                 measured.rows, measured.deviations, measured.per_example
@@ -146,6 +139,7 @@ def analyze(config, workdir):
         'texts': {t.name: len(t.test.texts()) for t in chosen},
         'rows': measured.rows + findings.over_seeds(measured.rows),
         'spectra': measured.spectra,
+        'similarity': maps,
         **compared,
         'seconds': round(time.monotonic() - began, 1),
     }
@@ -244,15 +238,9 @@ def _recipe(config, number):
 
 
 def write(folder, results):
-    """Writes analysis.json, analysis.csv and analysis.html."""
+    """Writes analysis.json and analysis.html."""
     text = json.dumps(result_files.plain(results), indent=1, allow_nan=False)
     atomic.write(folder / 'analysis.json', text)
-    table = io.StringIO()
-    writer = csv.DictWriter(table, COLUMNS, lineterminator='\n')
-    writer.writeheader()
-    for row in results['rows']:
-        writer.writerow({key: _cell(row[key]) for key in COLUMNS})
-    atomic.write(folder / 'analysis.csv', table.getvalue())
     page.write(folder / 'analysis.html', results)
 
 
@@ -325,9 +313,3 @@ def _summary(task):
         present = [name for name in map(str, classes(task)) if name in labels]
     sizes = {'train': len(task.train), 'test': len(task.test)}
     return {**fields, **sizes, 'classes': list(present)}
-
-
-def _cell(value):
-    """A value of the CSV, where None is empty."""
-    value = result_files.plain(value)
-    return f'{value:.7g}' if isinstance(value, float) else value

@@ -68,7 +68,7 @@ def by_seed(rows):
     """{value_key: {seed: value}} of the rows of single seeds."""
     values = {}
     for row in rows:
-        if isinstance(row['seed'], int) and not row['other']:
+        if isinstance(row['seed'], int):
             values.setdefault(value_key(row), {})[row['seed']] = row['value']
     return values
 

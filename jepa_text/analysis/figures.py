@@ -87,37 +87,27 @@ def layers(task, results):
 
 def similarity(results):
     """The section of CKA maps; falsy if CKA was not measured."""
-    rows = [row for row in results['rows'] if row['metric'] == 'unbiased_cka']
-    maps, seeds = {}, {}
-    for row in rows:
-        seeds.setdefault(row['model'], set()).add(row['seed'])
+    seeds, figures = {}, []
+    for model, seed in results['models'].values():
+        seeds.setdefault(model, []).append(seed)
     first = {model: sorted(own)[:2] for model, own in seeds.items()}
-    for row in rows:
-        other, _, layer = row['other'].rpartition(' layer ')
-        second, _, seed = other.rpartition(' seed ')
-        sides = (row['model'], row['seed']), (second, int(seed))
-        are_first = all(seed == first[model][0] for model, seed in sides)
-        if are_first or [*sides] == [(second, n) for n in first[second]]:
-            maps.setdefault(sides, {})[row['layer'], int(layer)] = row['value']
-
-    figures = []
-    for ((one, seed), (two, other)), values in maps.items():
-        numbers = tuple(sorted(set(side)) for side in zip(*values))
-        values_RC = [[values[i, j] for j in numbers[1]] for i in numbers[0]]
+    for one_map in results['similarity']:
+        (one, seed), (two, other) = one_map['sides']
+        are_first = seed == first[one][0] and other == first[two][0]
+        if not are_first and (one != two or [seed, other] != first[one]):
+            continue
         one, two = plots.shortened(one), plots.shortened(two)
         if one == two and seed != other:
             one, two = f'{one} seed {seed}', f'{two} seed {other}'
-        title = f'within {one}' if one == two else f'of {one} and {two}'
-        figures.append(
-            similarity_map(values_RC, f'Unbiased CKA {title}', one, two, numbers)
-        )
+        title = f'Unbiased CKA {f"within {one}" if one == two else f"of {one} and {two}"}'
+        drawn = one_map['values'], title, one, two, one_map['layers']
+        figures.append(similarity_map(*drawn))
     return figures and {
         'heading': f'Similarity of layers on {results["tasks"][0]["name"]}',
-        'text': 'Unbiased linear CKA of centered vectors (unbiased_cka in '
-        'analysis.csv). 1 means equal up to rotation and scale; values around 0, '
-        'possibly slightly negative, mean unrelated, for any number of texts. '
-        'The maps are of the first seed of each model, and of its first two; those of '
-        'all are in analysis.csv.',
+        'text': 'Unbiased linear CKA of centered vectors. 1 means equal up to rotation '
+        'and scale; values around 0, possibly slightly negative, mean unrelated, for any '
+        'number of texts. The maps are of the first seed of each model, and of its first '
+        'two; those of all are in analysis.json (similarity).',
         'figures': figures,
     }
 
@@ -234,9 +224,7 @@ def rows_of(results, task, metric, form):
 def subjects(results, task):
     """[(model, control)] in display order: models, their controls, other controls."""
     known = dict.fromkeys(
-        (row['model'], row['control'])
-        for row in results['rows']
-        if row['task'] == task and not row['other']
+        (row['model'], row['control']) for row in results['rows'] if row['task'] == task
     )
     names = '', *controls.CONTROLS, controls.WHOLE
     order = {name: number for number, name in enumerate(names)}

@@ -73,7 +73,7 @@ def over_seeds(rows):
     """
     groups = defaultdict(list)
     for row in rows:
-        if row['model'] and not row['other']:
+        if row['model']:
             groups[comparisons.value_key(row)].append(row)
     means = []
     for group in groups.values():
@@ -108,7 +108,7 @@ def final_rows(rows):
     for row in rows:
         subject = row['task'], row['model'], row['control']
         pooling.setdefault(subject, row['pooling'])
-        is_last = row['layer'] in (None, last.get(subject)) and not row['other']
+        is_last = row['layer'] in (None, last.get(subject))
         is_seed = row['model'] in several and row['seed'] != comparisons.MEAN
         if is_last and not is_seed and row['pooling'] == pooling[subject]:
             final[(*subject, row['metric'], row['form'])] = row

@@ -146,21 +146,17 @@ class Measurements:
                     )
 
     def similarity(self):
-        """Measures the unbiased CKA between all layers, within and between models, on the
-        first task."""
+        """Returns the unbiased CKA between all layers, within and between models, on the
+        first task: {sides: both [model, seed], layers: those of both, values [R, C]}."""
+        maps = []
         with part(self.progress, 'similarity of layers'):
-            for one, two in itertools.combinations_with_replacement(self.last, 2):
-                self._similarity(one, two)
-
-    def _similarity(self, one, two):
-        down, across = self.last[one], self.last[two]
-        values_RC = similarity.similarity_map([*down.values()], [*across.values()])
-        pairs = itertools.product(down.items(), across)
-        for ((layer, rows_ND), its), value in zip(pairs, values_RC.flat):
-            result = Result(self.tasks[0].name, *one, '', layer, self._pooling)
-            other = f'{two[0]} seed {two[1]} layer {its}'
-            value = value, math.nan, math.nan
-            self._row(result, 'centered', 'unbiased_cka', value, len(rows_ND), other)
+            for sides in itertools.combinations_with_replacement(self.last, 2):
+                vectors = [self.last[side] for side in sides]
+                values_RC = similarity.similarity_map(*([*x.values()] for x in vectors))
+                layers = [[*of_layer] for of_layer in vectors]
+                sides = [[*side] for side in sides]
+                maps.append(dict(sides=sides, layers=layers, values=values_RC.tolist()))
+        return maps
 
     def _features(self, model, name, seed, control):
         """Measures all layers and poolings of a model or control on every task."""
@@ -252,10 +248,10 @@ class Measurements:
         spectra = results.spectra(rows_ND, lengths_N2) if is_last else {}
         return values, deviations, spectra
 
-    def _row(self, result, form, metric, interval, count, other=''):
+    def _row(self, result, form, metric, interval, count):
         value, low, high = (float(x) for x in interval)
         measured = dict(form=form, metric=metric, value=value, low=low, high=high)
-        self.rows.append(result._asdict() | measured | dict(count=count, other=other))
+        self.rows.append(result._asdict() | measured | dict(count=count))
 
 
 def untrained(config, model, seed):

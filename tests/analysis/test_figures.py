@@ -71,19 +71,9 @@ def test_values_and_intervals_are_drawn_correctly():
 def test_maps_are_of_first_seeds_and_of_the_first_two_of_a_model():
     sides = [(model, seed) for model in 'ab' for seed in (0, 1, 2)]
     pairs = itertools.combinations_with_replacement(sides, 2)
-    rows = [
-        dict(
-            metric='unbiased_cka',
-            model=model,
-            seed=seed,
-            layer=layer,
-            value=0.5,
-            other=f'{other[0]} seed {other[1]} layer {its}',
-        )
-        for (model, seed), other in pairs
-        for layer, its in itertools.product((0, 4), repeat=2)
-    ]
-    section = figures.similarity(dict(rows=rows, tasks=[dict(name='t')]))
+    maps = [dict(sides=pair, layers=[[0, 4]] * 2, values=np.eye(2)) for pair in pairs]
+    results = dict(models=dict(enumerate(sides)), similarity=maps, tasks=[dict(name='t')])
+    section = figures.similarity(results)
     titles = [figure.get_suptitle() for figure in section['figures']]
     assert [t.removeprefix('Unbiased CKA ') for t in titles] == [
         'within a',

@@ -19,7 +19,7 @@ from jepa_text.report import progress
 
 def row(model, metric, value, *, control='', form='', reach=0.01, **changes):
     made = dict(
-        **dict(task='t', model=model, seed=0, control=control, layer=2, other=''),
+        **dict(task='t', model=model, seed=0, control=control, layer=2),
         **dict(pooling='mean', form=form, metric=metric, value=value, count=9),
         **dict(low=value - reach, high=value + reach),
     )
@@ -260,9 +260,9 @@ def test_measured_layers_keep_their_numbers():
     rng = np.random.default_rng(0)
     found.last['a', 0] = {layer: rng.normal(size=(9, 3)) for layer in (0, 4)}
     with progress.Progress('', 1) as found.progress:
-        found.similarity()
-    places = [(one['layer'], one['other'][-1]) for one in found.rows]
-    assert places == [(0, '0'), (0, '4'), (4, '0'), (4, '4')]
+        (one,) = found.similarity()
+    assert one['sides'] == [['a', 0]] * 2 and one['layers'] == [[0, 4]] * 2
+    np.testing.assert_allclose(np.diag(one['values']), 1)
 
 
 def test_untrained_control_differs_for_each_seed(monkeypatch):
