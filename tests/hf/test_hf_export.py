@@ -219,20 +219,11 @@ def test_existing_folders_and_wrong_families_raise(tmp_path):
 
 
 def test_an_export_that_reads_back_differently_is_removed(tmp_path, monkeypatch):
-    def first(parts, leaves):
-        return np.ascontiguousarray(next(iter(leaves.values())).T)
-
-    monkeypatch.setattr(weights, 'join', first)
-    with pytest.raises((RuntimeError, ValueError)):
+    join = weights.join
+    monkeypatch.setattr(weights, 'join', lambda *parts: join(*parts) * np.float32(1.01))
+    with pytest.raises(RuntimeError, match='scores differ by'):
         export.write(trained(), tmp_path / 'out')
     assert not list(tmp_path.iterdir())
-    monkeypatch.undo()
-    export.write(trained(), tmp_path / 'out')
-    other = dataclasses.replace(
-        trained(), params=jax.tree.map(lambda x: 1.01 * x, trained().params)
-    )
-    with pytest.raises(RuntimeError, match='scores differ by'):
-        export.compared(other, tmp_path / 'out')
 
 
 def test_the_template_adds_what_training_adds(tmp_path):
