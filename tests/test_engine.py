@@ -1,12 +1,10 @@
 """The engine runs tasks in the order of their dependencies, and isolates failures."""
 
 import os
-import random
 import signal
 import sys
 
 import children
-import draws
 import engine_tasks
 import pytest
 
@@ -25,31 +23,22 @@ def run(workdir, *tasks, options=HERE):
         return started(tasks)
 
 
-def test_tasks_run_in_an_order_that_their_dependencies_allow(tmp_path):
-    """Drawn: in this process the order of the list, and each after what it waits for."""
-    rng, file, tasks = random.Random(draws.seed()), tmp_path / 'file', []
-    for number in range(12):
-        after = tuple(f't{n}' for n in range(number) if rng.random() < 0.2)
-        tasks.append(task(f't{number}', 'note', str(file), f't{number}', after=after))
-    outcomes = run(tmp_path / 'out', *tasks)
-    assert file.read_text().split() == list(outcomes) == [one.name for one in tasks]
-    for one in tasks:
-        assert {*one.after} < {*outcomes[one.name].value}
-
-
 def test_fresh_processes_keep_the_order_and_write_logs(tmp_path, monkeypatch):
+    """`x` ends once a later task has run; `y` waits for it in spite of a free process."""
     monkeypatch.setenv('SLURM_NTASKS', '2')
+    x, y = ('long ' * 60 + end for end in 'xy')
+    started, file, asked = (str(tmp_path / name) for name in ('started', 'file', 'asked'))
     outcomes = run(
         tmp_path,
-        task('a', 'process'),
-        *(task('long ' * 60 + end, 'process') for end in 'xy'),
+        task(x, 'sleep_until', started, file, asked),
+        task(y, 'note', file, 'y', after=(x,)),
         task('fails', 'fail', 'disk'),
-        task('b', 'environment', 'SLURM_NTASKS'),
-        task('c', 'environment', 'COLOR', variables={'COLOR': 'red'}),
+        task('b', 'environment', 'SLURM_NTASKS', 'COLOR', variables={'COLOR': 'red'}),
+        task('free', 'note', file, 'free'),
         options=FRESH,
     )
-    assert outcomes['a'].value != os.getpid()
-    assert (outcomes['b'].value, outcomes['c'].value) == (None, 'red')
+    assert outcomes[y].value == ['free', 'y'] and outcomes['b'].value == [None, 'red']
+    assert (tmp_path / 'started').read_text() != str(os.getpid())
     assert str(outcomes['fails'].error) == 'OSError: disk is wrong'
     log = (tmp_path / 'logs' / 'fails.log').read_text()
     assert len(list((tmp_path / 'logs').glob('long-*.log'))) == 2
@@ -68,6 +57,7 @@ def test_a_failure_stops_no_other_task(tmp_path, options):
     )
     assert isinstance(outcomes['bad'].error, exits.Diverged)
     assert [outcomes[name].value for name in ('other', 'child', 'last')] == [3, 1, 3]
+    assert options is FRESH or list(outcomes) == ['bad', 'other', 'child', 'last']
 
 
 def test_a_lost_process_is_started_again_but_not_for_ever(tmp_path):
