@@ -168,7 +168,9 @@ PLACES = re.compile(
     r'|\b(?:py' + r'pi\.org|pytho' + r'nhosted)'
 )
 TEXT = {'.py', '.md', '.sh', '.toml', '.txt', '.ipynb', '.html', '.in', '.cfg', ''}
-FOLDERS = ('jepa_text', 'configs', 'launch', 'tests', 'colabs', '.ci')
+FOLDERS = (
+    *('jepa_text', 'configs', 'launch', 'tests', 'colabs', '.ci', 'docs', 'benchmarks'),
+)
 
 
 def repository_texts():
