@@ -1,6 +1,7 @@
 import hashlib
 import os
 import shutil
+import time
 
 import numpy as np
 import pytest
@@ -182,6 +183,10 @@ def test_prefetching_is_bounded():
     made = stream.batches(of(Numbered(99)), noted, batch_size=3, seed=0, start=5)
     for _ in range(3):
         next(made)
+    count = 0
+    while count < len(read):  # until no more are read
+        count = len(read)
+        time.sleep(0.1)
     made.close()
     assert min(read) == 5
     assert max(read) < 5 + stream.GROUP * (stream.PREFETCH + 2)
@@ -196,16 +201,6 @@ def test_no_step_after_the_last_one_is_read():
 
     made = stream.batches(of(Numbered(99)), noted, batch_size=3, seed=0, start=1, stop=6)
     assert len(list(made)) == 5 and {*read} == {1, 2, 3, 4, 5}
-
-
-def test_a_stream_can_be_closed_at_any_time():
-    stream.batches(of(Numbered(9)), draw, batch_size=3, seed=0).close()
-    made = stream.batches(of(Numbered(9)), draw, batch_size=3, seed=0)
-    next(made)
-    made.close()
-    made.close()
-    with pytest.raises(StopIteration):
-        next(made)
 
 
 @pytest.mark.parametrize(
