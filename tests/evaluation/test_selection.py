@@ -62,15 +62,6 @@ def test_sensitivity_covers_the_given_rates():
     assert math.isnan(alone.sensitivity) and math.isnan(alone.interval().low)
 
 
-def test_test_values_do_not_affect_selection():
-    rng, lines = np.random.default_rng(1), grid()
-    (before,) = selection.select(lines)
-    for row in lines:
-        row['test']['standard']['accuracy'] = rng.random()
-    (after,) = selection.select(lines)
-    assert after.rate == before.rate
-
-
 def test_the_papers_metric_may_select_and_any_metric_is_returned():
     lines = [line(1e-5, 0, 0.9, 0.8), line(5e-5, 0, 0.2, 0.1)]
     (chosen,) = selection.select(lines, by='paper')
