@@ -154,12 +154,11 @@ LATENT = dict(name='hybrid', mlm=dict(rate=0.3))
 FURTHER = {
     'own head': MLM,
     'mntp': dict(name='mntp', rate=0.3),
-    'masked, causal': MLM | dict(attends='causal'),
-    'iid': MLM | dict(sampler='iid'),
-    'predictor over the row': LATENT | dict(predictor='transformer'),
-    'info_nce': LATENT | dict(latent=dict(distance='info_nce')),
-    'vicreg': LATENT | dict(latent=dict(regularizer=dict(name='vicreg', weight=1.0))),
-    'self as target': LATENT | dict(latent=dict(momentum=None)),
+    'masked, causal, iid': MLM | dict(attends='causal', sampler='iid'),
+    'predictor over the row, info_nce': LATENT
+    | dict(predictor='transformer', latent=dict(distance='info_nce')),
+    'vicreg, self as target': LATENT
+    | dict(latent=dict(regularizer=dict(name='vicreg', weight=1.0), momentum=None)),
     'four contexts': dict(name='ijepa', mlm=dict(rate=0.3), masks=4),
 }
 EVERY = SECTIONS | FURTHER
@@ -216,10 +215,7 @@ def flops_of_xla(encoder, objective, batch, is_compiled):
 @pytest.mark.parametrize(
     'model',
     [
-        dict(scan=False),
-        dict(kv_heads=2),
-        dict(head_width=48),
-        dict(window=8),
+        dict(kv_heads=2, head_width=48, window=8),
         dict(window=(None, 8, 8)),
         dict(window=(None, 8, 8), scan=False),
         dict(window=(None, 8, 8), remat='full'),
