@@ -9,6 +9,7 @@ import draws
 import fsspec
 import hf_cases
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hf_cases import CASES
@@ -36,15 +37,22 @@ TEXT = 'The President of the United <mask> of America, and the <mask>.'
 
 @functools.cache
 def trained(objective='mlm', **changes):
-    """A tiny model with parameters far from their initial values."""
+    """A tiny model with parameters far from their initial values; drawn here, as the
+    program that initializes them takes long to compile."""
     tokenizer = tokenizers.load(tokenizers.BUNDLED)
     section = {'name': 'transformer', 'preset': 'tiny', **changes}
     encoder = resolve.build('models', section, vocab_size=tokenizer.vocab_size)
     given = dict(tokenizer=tokenizer, length=32, steps=1)
     objective = resolve.build('objectives', {'name': objective, 'tied': True}, **given)
     network = Network(encoder, objective)
-    params = jax.jit(functools.partial(network.init, 0))()
-    params = jax.tree.map(lambda x: 8 * x if x.ndim > 1 else x, params)
+    rng = np.random.default_rng(0)
+
+    def drawn(path, x):
+        is_scale = path[-1].key == 'scale'
+        return jnp.asarray(rng.normal(is_scale, 0.16, x.shape), x.dtype)
+
+    shapes = jax.eval_shape(functools.partial(network.init, 0))
+    params = jax.tree_util.tree_map_with_path(drawn, shapes)
     return load.Pretrained(network, params, tokenizer, 32, 'tiny')
 
 
