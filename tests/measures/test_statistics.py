@@ -2,6 +2,7 @@
 
 import tracemalloc
 
+import draws
 import numpy as np
 import pytest
 from scipy import stats
@@ -82,13 +83,15 @@ def _separate_pairs(rng, count):
 
 @pytest.mark.parametrize(
     ('draw', 'sizes', 'bounds'),
-    [
-        (_reciprocal_ranks, (50,), (0.89, 0.98)),
+    draws.in_stages(
         (_repeated, (60, 5), (0.91, 0.99)),  # as independent: 69 %
-        (_all_pairs, (50,), (0.89, 0.98)),  # as independent: 42 %
         (_all_pairs, (20,), (0.84, 0.98)),  # as independent: 59 %
+        (_reciprocal_ranks, (50,), (0.89, 0.98)),
+        (_all_pairs, (50,), (0.89, 0.98)),  # as independent: 42 %
         (_separate_pairs, (200,), (0.91, 0.98)),
-    ],
+        fast=2,
+        slow=3,
+    ),
 )
 def test_intervals_of_means_have_about_their_nominal_coverage(draw, sizes, bounds):
     rng, held = np.random.default_rng(2), 0
@@ -100,7 +103,7 @@ def test_intervals_of_means_have_about_their_nominal_coverage(draw, sizes, bound
 
 
 @pytest.mark.parametrize('deviation', [0, 0.02, 0.1])
-@pytest.mark.parametrize('seeds', [2, 3, 5])
+@pytest.mark.parametrize('seeds', draws.in_stages(2, 3, 5, fast=1, slow=2))
 def test_two_level_intervals_hold_for_few_and_unequal_seeds(seeds, deviation):
     """The bootstrap over both held 80 to 83 % for two or three unequal seeds."""
     rng, held = np.random.default_rng(4), 0
