@@ -347,20 +347,21 @@ def make(**given):
         ('derived', 'None', 'TypeError'),
     ],
 )
-def test_a_fault_after_the_loss_is_found_before_a_run(
-    method, value, words, lab, tmp_path
-):
+def test_a_fault_after_the_loss_is_found_before_a_run(method, value, words, lab, folder):
     name = f'mine_{len(list((lab / "my_lab").iterdir()))}'
     source = HYBRID.replace('METHOD', method).replace('VALUE', value)
     (lab / 'my_lab' / f'{name}.py').write_text(source)
     config = tiny.config(
-        tmp_path, steps=2, phases=(dict(objective=dict(name=f'my_lab.{name}')),)
+        folder, steps=2, phases=(dict(objective=dict(name=f'my_lab.{name}')),)
     )
     with pytest.raises(ValueError, match=f'my_lab.{name} failed.*{words}'):
         switches.check(recipes.make(settings.plain(config)))
 
 
-@pytest.mark.parametrize('file, old, new, words', FAULTS)
+@pytest.mark.parametrize(
+    'file, old, new, words',
+    draws.in_stages(*(x for n in range(3) for x in FAULTS[n::3]), fast=7, slow=99),
+)
 def test_a_fault_of_ones_own_is_found_before_a_run(file, old, new, words, lab):
     """By `plan`, which traces it; no file is written and nothing is computed."""
     source = (lab / 'my_lab' / f'{file}.py').read_text()
