@@ -124,6 +124,6 @@ def test_nothing_is_recorded_by_default(tmp_path):
 
 
 @pytest.mark.parametrize('steps', [(3, 2), (0, 5), (4,), (1, 2, 3)])
-def test_invalid_steps_of_a_trace_raise(tmp_path, steps):
+def test_invalid_steps_of_a_trace_raise(folder, steps):
     with pytest.raises(ValueError, match='profile_steps'):
-        settings.plain(tiny.config(tmp_path, profile_steps=steps))
+        settings.plain(tiny.config(folder, profile_steps=steps))
