@@ -221,9 +221,14 @@ def test_fill_shows_tokens_without_text_by_name(model):
 def test_fill_leaves_out_rows_without_a_token(model):
     """As in models whose number of rows is rounded up."""
     encoder = model.network.encoder
-    encoder = encoder.clone(vocab_size=encoder.vocab_size + 500)
-    network = Network(encoder, model.network.objective)
-    params = jax.jit(lambda: network.init(0))()
+    rows = encoder.vocab_size
+    network = Network(encoder.clone(vocab_size=rows + 500), model.network.objective)
+
+    def longer(x):
+        more = [(0, 500 * (size == rows)) for size in x.shape]
+        return jnp.pad(x, more, constant_values=9)
+
+    params = jax.tree.map(longer, model.params)
     larger = dataclasses.replace(model, network=network, params=params)
     (found,) = larger.fill('the <mask> saw', top=10**4)
     assert len(found) == model.tokenizer.vocab_size
