@@ -17,7 +17,7 @@ from jepa_text.parallel import sharding
 
 B, M, D, V = 2, 7, 5, 23
 # Chunks of all positions, more, less than one per row, one; divisors of M and others.
-CHUNKS = [14, 100, 4, 6, 12, 1]
+CHUNKS = draws.in_stages(14, 4, 12, 1, 100, 6, fast=4, slow=2)
 
 
 @pytest.fixture
