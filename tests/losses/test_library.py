@@ -122,8 +122,7 @@ KEEPS_DTYPE = {'positions.select', 'positions.take'}
 
 
 def each(names, change=lambda function: function):
-    """One program of all of them, as compiling one each takes twice the time: a function
-    to {name: values}."""
+    """One program of all of them, which compiles in less time: to {name: values}."""
     made = {name: change(CASES[name]) for name in names}
     return jax.jit(lambda *inputs: {name: f(*inputs) for name, f in made.items()})
 
