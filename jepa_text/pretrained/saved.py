@@ -64,7 +64,8 @@ def write(folder, model, made=None):
     folder.mkdir(parents=True, exist_ok=True)
     model.tokenizer.save(folder / TOKENIZER)
     leaves = traverse_util.flatten_dict(jax.device_get(model.params), sep='/')
-    leaves = {path: np.asarray(leaf) for path, leaf in leaves.items()}
+    # safetensors writes the buffer as it is, so it must be contiguous in C order.
+    leaves = {path: np.asarray(leaf, order='C') for path, leaf in leaves.items()}
     atomic.write(folder / WEIGHTS, save(leaves))
     facts = card.Facts(tuned=made) if made else model.facts and model.facts()
     description = {

@@ -40,7 +40,10 @@ def of_objective(**section):
 
 
 MODELS = {
-    'mlm': lambda _: of_objective(name='mlm'),
+    # As parameters may be that were read or computed in numpy.
+    'mlm, in Fortran order': lambda _: jax.tree.map(
+        np.asfortranarray, of_objective(name='mlm')
+    ),
     'tied': lambda _: of_objective(name='mlm', tied=True),
     'labels of all types': lambda _: examined.with_head(
         examined.model(), labels.Labels(labels=(False, 2, 2.5, 'x'))
