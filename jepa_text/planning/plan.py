@@ -8,7 +8,9 @@ chips' peak (MFU): measure it (`throughput/mfu`) and pass it with `--mfu`.
 """
 
 import dataclasses
+import functools
 import math
+from collections.abc import Callable
 
 import jax
 
@@ -60,6 +62,7 @@ class Phase:
     parameters     {part: number of parameters}
     count          flops.Count of a step
     memory         estimated memory per device
+    memory_on      chip -> the same on another chip, where attention has other backends
     fused          whether attention stores no array of row length squared
     compiled       the compiled step; None unless compilation was requested
     """
@@ -72,6 +75,7 @@ class Phase:
     parameters: dict
     count: flops.Count
     memory: memory.Memory
+    memory_on: Callable
     fused: bool
     compiled: aot.Compiled | None
 
@@ -93,7 +97,10 @@ class Plan:
 
     def fits(self, chip):
         """Whether every phase fits in the memory of this chip."""
-        return self.peak_memory <= memory.USABLE * chip.memory
+        needed = self.peak_memory
+        if chip != self.chip:
+            needed = max(p.memory_on(chip).total(p.rows_at_once) for p in self.phases)
+        return needed <= memory.USABLE * chip.memory
 
     @property
     def peak_memory(self):
@@ -169,27 +176,12 @@ def make(config, options):
     """The Plan of a train config given as plain dicts."""
     recipe, microbatches = outline(config, options), config['accumulate']
     chip, devices = hardware.find(options.target)
-    fused = [_is_fused(recipe, phase, chip, microbatches) for phase in recipe.phases]
-    parts = microbatches * _ways(recipe.mesh)
     compiled = [None] * len(recipe.phases)
     if options.compile:
         compiled = aot.compile_phases(config, options.target, options.vocab_size)
     phases = [
-        Phase(
-            name=phase.name,
-            steps=phase.steps,
-            rows=phase.batch_size,
-            length=phase.length,
-            rows_at_once=max(1, phase.batch_size // parts),
-            parameters=parameters(recipe.shapes(phase).params),
-            count=recipe.cost(phase),
-            memory=memory.estimate(
-                recipe, phase, microbatches=microbatches, fused=spares
-            ),
-            fused=spares,
-            compiled=program,
-        )
-        for phase, spares, program in zip(recipe.phases, fused, compiled)
+        _phase(recipe, phase, chip, microbatches, program)
+        for phase, program in zip(recipe.phases, compiled)
     ]
     return Plan(
         options=options,
@@ -200,18 +192,43 @@ def make(config, options):
     )
 
 
-def _is_fused(recipe, phase, chip, microbatches):
-    """Whether attention stores no array of row length squared, by the backend of a phase
-    on a chip, as far as this machine can tell."""
+def _phase(recipe, phase, chip, microbatches, program):
+    """The Phase of a phase of a recipe, on a chip."""
+    requests = descriptions.requests(recipe, phase)
+    is_fused = functools.partial(_is_fused, phase, requests, microbatches)
+
+    @functools.cache
+    def estimate(fused):
+        return memory.estimate(recipe, phase, microbatches=microbatches, fused=fused)
+
+    fused, parts = is_fused(chip), microbatches * _ways(recipe.mesh)
+    return Phase(
+        name=phase.name,
+        steps=phase.steps,
+        rows=phase.batch_size,
+        length=phase.length,
+        rows_at_once=max(1, phase.batch_size // parts),
+        parameters=parameters(recipe.shapes(phase).params),
+        count=recipe.cost(phase),
+        memory=estimate(fused),
+        memory_on=lambda other: estimate(is_fused(other)),
+        fused=fused,
+        compiled=program,
+    )
+
+
+def _is_fused(phase, requests, microbatches, chip):
+    """Whether attention stores no array of row length squared, by the backend for the
+    requests of a phase on a chip, as far as this machine can tell."""
     named = phase.network.encoder.attention
     if named != 'auto':
         return named != 'xla'
     there = dict(platform=chip.platform, capability=chip.capability or (0, 0))
-    requests = [
+    asked = [
         dataclasses.replace(request, batch=request.batch // microbatches, **there)
-        for request in descriptions.requests(recipe, phase)
+        for request in requests
     ]
-    return 'xla' not in [attend.choose(named, request) for request in requests]
+    return 'xla' not in [attend.choose(named, request) for request in asked]
 
 
 def _ways(mesh):

@@ -196,6 +196,20 @@ def test_attention_is_planned_with_the_backend_of_the_chip(argument, dtype, chip
         assert phase.fused == fused
 
 
+def test_a_chip_is_judged_alike_beside_others_and_by_itself():
+    """Also one whose attention stores the scores, which those of others do not."""
+    model = dict(name='transformer', preset='tiny', depth=1, dtype='bfloat16')
+    config = config_of('mlm,size=210m', model=model)
+    config['data'] |= dict(batch_size=4096)
+    speeds = []
+    for chip in ('h100', 't4'):
+        options = hardware.Options(**config['plan'] | {'hardware': f'{chip}:64'})
+        _, rows = tables.cost(plan.make(config, options))
+        speeds.append({label: speed for label, _, speed, *_ in rows})
+    assert speeds[0] == speeds[1] and speeds[0]['t4:64'] == 'does not fit'
+    assert speeds[0]['h100:64'] != 'does not fit'
+
+
 def test_max_rows_fit_and_one_more_does_not(study):
     held, room = study.phases[0].memory, study.chip.memory
     maximum = held.max_rows(room)
