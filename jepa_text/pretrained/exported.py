@@ -12,7 +12,7 @@ MARKS = ('outside', 'answer')
 
 
 def form_of(kind):
-    """The form of a kind's head, in task_head.WHAT; None if it has no head."""
+    """The form of a kind's head, in task_head.WHAT; None if it has no head there."""
     if kind.name == 'spans':
         return 'question' if kind.learn == 'ends' else 'token'
     forms = {'labels': 'sequence', 'scores': 'sequence', 'tags': 'token'}
@@ -30,11 +30,10 @@ def with_usual_head(kind, model):
     Vectors get the pooling of the model. A kind is unchanged if no family has a class for
     it, or one that reads a first token that this tokenizer does not add.
     """
-    form = form_of(kind)
-    if form is None:
+    if kind.name == labels.Vectors.name:
         return dataclasses.replace(kind, pool=pooling.base(model.pool))
-    family = family_of(model, kind)
-    if family is None:
+    form, family = form_of(kind), family_of(model, kind)
+    if form is None or family is None:
         return kind
     theirs = FAMILIES[family].tasks[form]
     if not theirs.pools:
@@ -46,10 +45,11 @@ def with_usual_head(kind, model):
 def obstacle(kind, model):
     """Why a model cannot be exported after fine-tuning for a kind; None if it can."""
     form, family = form_of(kind), family_of(model, kind)
-    if family is None:
-        what = 'vectors' if form is None else task_head.WHAT[form]
+    is_vectors = kind.name == labels.Vectors.name
+    if family is None or (form is None and not is_vectors):
+        what = 'vectors' if is_vectors else task_head.WHAT.get(form, kind.name)
         return f'no class of transformers has its layers and a head for {what}'
-    if form is None:
+    if is_vectors:
         return None
     try:
         task_head.fitting(family, form, getattr(kind, 'pool', ''), kind.act)
@@ -59,8 +59,16 @@ def obstacle(kind, model):
 
 
 def head_of(kind, params):
-    """The TaskHead of a kind; `params` are those of its head."""
+    """The TaskHead of a kind; `params` are those of its head.
+
+    Raises ValueError for a kind whose head no class has.
+    """
     form, is_score = form_of(kind), kind.name == 'scores'
+    if form is None:
+        raise ValueError(
+            f'No class of transformers has a head for {kind.name}: use the model in '
+            'jepa_text, whose method `save` writes it to a folder.'
+        )
     names = ('start', 'stop') if form == 'question' else getattr(kind, 'labels', MARKS)
     names = ('score',) if is_score else tuple(map(str, names))
     how = getattr(kind, 'pool', 'mean'), kind.act, is_score, saved.kind_section(kind)

@@ -227,9 +227,9 @@ def test_a_bert_is_tuned_so_that_it_can_be_exported(tmp_path, capsys, pool, is_r
     assert main.main([*command, f'--to={tmp_path / "out"}']) == (2 if is_refused else 0)
 
 
-def test_what_no_class_computes_is_known_before_training():
+def test_what_no_class_computes_is_known_before_training(tmp_path):
     """A decoder whose texts end in its padding token, whose class reads the token before
-    it, and a layer that its class lacks."""
+    it, a layer that its class lacks, and a kind of one's own."""
     model = tuned('qwen3', 'labels')
     padded = dataclasses.replace(model, end=(model.tokenizer.pad_id,))
     assert 'no class of transformers' in exported.obstacle(model.kind, padded)
@@ -244,6 +244,15 @@ def test_what_no_class_computes_is_known_before_training():
     assert finetune.with_head(model.kind, config.Finetuning(), model) == model.kind
     pooled = dataclasses.replace(bert, pool='cls')
     assert finetune.with_head(labels.Vectors(), config.Finetuning(), pooled).pool == 'cls'
+
+    class Order(tags.Tags):
+        name = 'order'
+
+    order = Order(labels=NAMES)
+    assert finetune.with_head(order, config.Finetuning(), model) == order
+    assert 'its layers and a head for order' in exported.obstacle(order, model)
+    with pytest.raises(ValueError, match='No class of transformers has a head for order'):
+        export.write(dataclasses.replace(model, kind=order), tmp_path / 'out')
 
 
 @pytest.mark.slow
