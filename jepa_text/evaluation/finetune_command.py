@@ -71,11 +71,15 @@ def _finetune(config, workdir):
             'a lower learning rate.'
         )
     described = result_files.plain({**examination.config_of(member), **outcome})
+    kind = examination.kind
+    if task.kind in ('labels', 'scores') and task.train.second is None:
+        # Only now, as the template is part of the keys of results.
+        kind = dataclasses.replace(kind, template='{first}')
     model = dataclasses.replace(
         model,
         network=examination.grid.network,
         params=result.params,
-        kind=examination.kind,
+        kind=kind,
         length=examination.max_length,  # of the rows that it was measured with
         causal=False,
     )

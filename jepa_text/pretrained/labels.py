@@ -47,6 +47,12 @@ class _TextKind(PooledKind):
                 )
             pairs = zip(examples.first, examples.second)
             texts = [self.template.format(first=a, second=b) for a, b in pairs]
+        # Not of the default, which earlier versions saved for single texts, too.
+        elif '{second}' in self.template and self.template != _TextKind.template:
+            raise ValueError(
+                f'This model reads pairs of texts (template={self.template!r}), but got '
+                'single ones: give the second texts, too.'
+            )
         target = examples.target
         values = [None] * len(texts) if target is None else np.asarray(target).tolist()
         return [

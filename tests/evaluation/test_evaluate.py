@@ -350,6 +350,8 @@ def test_a_saved_member_predicts_as_it_was_measured(place, capsys):
     task = examiner.task_of(given['task'])
     answers = model.predict(task.test.first)
     assert all(sum(one['probabilities'].values()) == pytest.approx(1) for one in answers)
+    with pytest.raises(ValueError, match='This model reads single texts'):
+        model.predict(['the old whale'], ['the law'])
     accuracy = np.mean(np.array([one['label'] for one in answers]) == task.test.target)
     assert made['test']['standard']['accuracy'] == pytest.approx(accuracy)
     # It also encodes, and can be fine-tuned on another task.

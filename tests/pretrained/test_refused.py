@@ -44,7 +44,13 @@ def test_invalid_settings_raise_before_training(changes, message):
 
 
 TAGS = tags.Tags(labels=('O', 'X'))
+ALONE, PAIRED = (
+    dataclasses.replace(LABELS, template=template)
+    for template in ('{first}', '{first} / {second}')
+)
 ASKED = [
+    (ALONE, (['a'], ['b']), 'reads single texts'),
+    (PAIRED, (['a'], None), "reads pairs .*'{first} / {second}'.* give the second texts"),
     (LABELS, ('whale', None), 'got a str: put texts in'),
     (LABELS, ({'a': 'b'}, None), 'got a dict: .* one column'),
     (LABELS, (np.array([['a']]), None), 'got a ndarray'),
