@@ -13,6 +13,8 @@ from jepa_text.files import addresses, checksums, copies, extras, paths
 
 JSON = ('*.json',)
 WANTED = ('*.safetensors', *JSON)
+# Of the card, its license.
+LOADED = (*WANTED, 'README.md')
 # The last are Mistral's own names of weights that are there in other files, too.
 UNWANTED = ('onnx/*', 'openvino/*', 'original/*', 'consolidated*')
 WEIGHTS = ('*.safetensors', '*.bin', '*.pt', '*.pth', '*.ckpt')
@@ -34,14 +36,13 @@ def named(name):
     return f'{paths.MODEL}{name}' if is_shipped else name
 
 
-def folder_of(name, revision=None, wanted=WANTED):
+def folder_of(name, revision=None, wanted=LOADED):
     """The local folder of a model: `name` itself, that of a model in the package, or a
     copy from an address or the hub.
 
-    Only JSON files and safetensors that match `wanted` are downloaded. Raises
-    FileNotFoundError if neither a folder nor a model of this name exists,
-    ModuleNotFoundError without huggingface_hub, and PermissionError for a gated model
-    whose terms were not accepted.
+    Only files that match `wanted` are downloaded. Raises FileNotFoundError if neither a
+    folder nor a model of this name exists, ModuleNotFoundError without huggingface_hub,
+    and PermissionError for a gated model whose terms were not accepted.
     """
     place = addresses.location('The model', name)
     is_address, is_folder = addresses.is_address(place), Path(place).is_dir()
@@ -68,7 +69,7 @@ def fingerprint(name):
     For a name on the hub it is the commit, so that no weights are downloaded.
     """
     # Only the hub has a commit; of an address, the weights have to be read.
-    folder = folder_of(name, wanted=WANTED if addresses.is_address(name) else JSON)
+    folder = folder_of(name, wanted=LOADED if addresses.is_address(name) else JSON)
     if commit := commit_of(folder):
         return commit
     paths = {path for form in WANTED for path in folder.rglob(form)}

@@ -93,7 +93,7 @@ def outline(name, has_weights=False):
     Reads only JSON files, so nothing else is downloaded from the hub, and it has no
     'lm_head'; with `has_weights`, all is downloaded, and the tensors are checked.
     """
-    wanted = files.WANTED if has_weights else files.JSON
+    wanted = files.LOADED if has_weights else files.JSON
     source = Source(files.folder_of(name, wanted=wanted), has_weights=has_weights)
     has_head = has_weights and source.has_head
     return _imported(

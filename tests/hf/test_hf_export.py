@@ -302,11 +302,16 @@ def test_the_card_states_what_is_known(changes, architecture, facts, there, abse
     assert [part for part in absent if part in text] == []
 
 
-def test_the_card_keeps_the_license_of_the_model_that_was_loaded(tmp_path):
+def test_the_card_keeps_the_license_of_the_model_that_was_loaded(tmp_path, monkeypatch):
+    """Also of one that is copied first."""
     export.write(trained(), tmp_path / 'old', license='mit')
-    model = load.load(f'hf:{tmp_path / "old"}')
+    store = fsspec.filesystem('memory')
+    store.store.clear()
+    store.put(str(tmp_path / 'old'), '/shelf/old', recursive=True)
+    monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'copies'))
+    model = load.load('hf:memory://shelf/old')
     text = card.text(model, 'BertModel', 1)
-    assert 'license: mit' in text and 'Started from old (mit).' in text
+    assert 'license: mit' in text and 'Started from memory://shelf/old (mit).' in text
     assert 'license: gpl' in card.text(model, 'BertModel', 1, None, 'gpl')
 
 
