@@ -120,7 +120,8 @@ def push(model, name, private, **options):
     """Uploads the folder of `write`, with its `options`, to the hub; returns the URL.
 
     Raises as `write` does, ModuleNotFoundError without huggingface_hub, OSError without
-    a token that may write there.
+    a token that may write there, and ValueError, before anything is uploaded, with
+    `private` for a repository that is public.
     """
     hub = extras.package('huggingface_hub', 'hf', 'push_to_hub')
     from huggingface_hub.errors import HfHubHTTPError
@@ -132,6 +133,12 @@ def push(model, name, private, **options):
         with tempfile.TemporaryDirectory() as temporary:
             write(model, f'{temporary}/model', published=name, **options)
             url = hub.create_repo(name, private=private, exist_ok=True)
+            # Of one that exists, the hub ignores `private`.
+            if private and not hub.repo_info(name).private:
+                raise ValueError(
+                    f'private={private}, but {name} is public on the hub, so nothing was '
+                    'uploaded: make it private in its settings there, or give a new name.'
+                )
             # Of weights in one file and in shards, the file would be read.
             old = ['*.safetensors', files.INDEX]
             hub.upload_folder(

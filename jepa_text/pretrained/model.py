@@ -228,19 +228,21 @@ class Pretrained:
     def push_to_hub(
         self,
         name: str,
-        private: bool = False,
+        private: bool | None = None,
         family: str | None = None,
         license: str | None = None,
     ) -> str:
         """Exports the model to the Hugging Face Hub (extra `hf`); returns the URL.
 
         name       'USER/NAME' or 'NAME', a new one or one whose files are replaced
+        private    whether others cannot read it; None: as it is, or a new one as the
+                   owner's settings say
         family     as for `jepa-text export`
         license    for the model card
 
         `load('hf:NAME')` and transformers read it. Raises ModuleNotFoundError without
         huggingface_hub, OSError without a token that may write there, and ValueError if
-        no family expresses the model.
+        no family expresses the model, or if it is public against `private`.
         """
         from jepa_text.pretrained import export
 

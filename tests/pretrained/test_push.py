@@ -1,14 +1,16 @@
 """Models on the hub: pushed to a local stand-in, and loaded from there."""
 
+import contextlib
 import sys
 import textwrap
+import types
 
 import examined
 import hub_server
 import numpy as np
 import pytest
 
-from jepa_text.pretrained import exported, labels, load
+from jepa_text.pretrained import export, exported, labels, load
 
 PROGRAM = """
     import contextlib, json, os, urllib.error, urllib.request
@@ -70,6 +72,23 @@ def test_a_pushed_model_is_loaded_from_the_hub(model, tmp_path):
     assert 'HFValidationError' in invalid
     assert asked.count('/end') == len(calls)
     assert {*asked[asked.index('/end') :]} == {'/end', '/api/whoami-v2'}
+
+
+@pytest.mark.parametrize('private', [True, False, None])
+def test_nothing_private_is_uploaded_where_it_is_public(model, monkeypatch, private):
+    hub, uploaded = pytest.importorskip('huggingface_hub'), []
+    monkeypatch.setattr(export, 'write', lambda *_, **options: None)
+    for name, answer in (
+        ('whoami', lambda: {'name': 'me'}),
+        ('create_repo', lambda name, private, exist_ok: name),
+        ('repo_info', lambda name: types.SimpleNamespace(private=False)),
+        ('upload_folder', lambda **given: uploaded.append(given['repo_id'])),
+    ):
+        monkeypatch.setattr(hub, name, answer)
+    refused = pytest.raises(ValueError, match='private=True, but me/mine is public')
+    with refused if private else contextlib.nullcontext():
+        model.push_to_hub('mine', private)
+    assert uploaded == ([] if private else ['me/mine'])
 
 
 def test_the_missing_extra_is_named(model, monkeypatch):
