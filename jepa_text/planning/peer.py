@@ -14,32 +14,34 @@ import resource
 
 import numpy as np
 
+from jepa_text.models.transformer import Transformer
 from jepa_text.optim import adam
+
+# {a size of our encoder: its name in a config of transformers}
+_SIZES = {
+    'vocab_size': 'vocab_size',
+    'width': 'hidden_size',
+    'ffn_width': 'intermediate_size',
+    'depth': 'num_hidden_layers',
+    'heads': 'num_attention_heads',
+    'kv_heads': 'num_key_value_heads',
+    'norm_eps': 'rms_norm_eps',
+}
+# Options of an encoder that determine how it is computed, but not what.
+_HOW = ('scan', 'remat', 'attention', 'dtype')
 
 
 class Peer:
     """A transformers model and its optimizer on the batches of a case."""
 
     def __init__(self, case, encoder, made):
-        optimizer, accumulate = case['optimizer'].get('name'), case['accumulate']
-        if optimizer != 'adamw' or accumulate > 1 or not hasattr(encoder, 'kv_heads'):
-            raise ValueError(
-                f'optimizer={optimizer!r}, accumulate={accumulate}, model='
-                f'{case["model"]!r}: the side of transformers has adamw, no microbatches '
-                'and a transformer of the families Llama and EuroBERT. Use these.'
-            )
+        _check(case, encoder)
         torch, transformers = _libraries()
         transformers.AttentionInterface.register('unmasked', _unmasked)
         causal = case['objective']['name'] == 'clm'
         sizes = dict(
-            vocab_size=encoder.vocab_size,
-            hidden_size=encoder.width,
-            intermediate_size=encoder.ffn_width,
-            num_hidden_layers=encoder.depth,
-            num_attention_heads=encoder.heads,
-            num_key_value_heads=encoder.kv_heads,
+            **{theirs: getattr(encoder, ours) for ours, theirs in _SIZES.items()},
             max_position_embeddings=case['row_length'],
-            rms_norm_eps=encoder.norm_eps,
             tie_word_embeddings=case['objective'].get('tied', False),
             attn_implementation='unmasked',
             pad_token_id=0,
@@ -119,6 +121,22 @@ class Peer:
             key: self._torch.tensor(array, dtype=self._torch.long, device=self._device)
             for key, array in arrays.items()
         }
+
+
+def _check(case, encoder):
+    """Raises ValueError for a case that this side would compute in another way."""
+    objective, optimizer = case['objective']['name'], case['optimizer'].get('name')
+    is_expressed = isinstance(encoder, Transformer) and encoder == Transformer(
+        **{name: getattr(encoder, name) for name in (*_SIZES, *_HOW)}
+    )
+    is_plain = optimizer == 'adamw' and case['accumulate'] == 1
+    if not (is_expressed and is_plain and objective in ('mlm', 'clm')):
+        raise ValueError(
+            f'objective={objective!r}, optimizer={optimizer!r}, accumulate='
+            f'{case["accumulate"]}, model={case["model"]!r}: the side of transformers '
+            'has mlm and clm, adamw, no microbatches and a transformer of the families '
+            f'Llama and EuroBERT, of which it sets {", ".join(_SIZES)}. Use these.'
+        )
 
 
 def process_memory():

@@ -106,12 +106,19 @@ def test_invalid_settings_are_rejected(tmp_path, changes, words):
         dict(optimizer=dict(name='muon')),
         dict(accumulate=2, rows=8),
         dict(model=dict(name='modernbert', preset='tiny')),
+        dict(model=dict(qk_norm=True)),
+        dict(model=dict(head_width=32)),
+        dict(model=dict(window=4)),
+        dict(objective=dict(name='hybrid')),
+        dict(objective=dict(name='ijepa')),
     ],
 )
 def test_what_the_peer_does_not_have_is_refused(other):
     made = config('peer', compile=False).to_dict()
     named = dict(name='x', side='transformers', objective=dict(name='mlm'))
-    with pytest.raises(ValueError, match='the side of transformers has adamw'):
+    with pytest.raises(
+        ValueError, match='the side of transformers has mlm and clm, adamw'
+    ):
         worker.make(benchmark.resolve_case(made, named | other))
 
 
