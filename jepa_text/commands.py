@@ -141,7 +141,6 @@ COMMANDS = {
             'family': 'model family to write, such as llama',
             'license': 'license for the model card',
             'dtype': 'float16 halves the file; default: float32',
-            'norm_scale': 'times the last norm; the LM head divides by it; default: 1',
         },
     ),
 }

@@ -274,8 +274,7 @@ def _flags(command, words):
     # Without help texts: `usage` prints them.
     names = ['workdir', *command.keys, *command.arguments, *['text'] * command.has_text]
     for name in names if command.config_module is None else [*names, 'config']:
-        whole = name in ('step', 'norm_scale')
-        define = flags.DEFINE_integer if whole else flags.DEFINE_string
+        define = flags.DEFINE_integer if name == 'step' else flags.DEFINE_string
         define(name, None, '', flag_values=values)
     for name in command.switches:
         flags.DEFINE_bool(name, False, '', flag_values=values)

@@ -11,7 +11,6 @@ The folder is created atomically, after it was read back and gave the model's sc
 """
 
 import dataclasses
-import math
 import tempfile
 from pathlib import Path
 
@@ -37,21 +36,18 @@ def write(
     published=None,
     shard_bytes=weights.MAXIMUM,
     dtype='float32',
-    norm_scale=1,
 ):
     """Writes the folder of a load.Pretrained, reads it back, and compares.
 
     `family` is one of families.WRITTEN, None for the default; `published` is its name
     on the hub, for the card. The head of the model's fine-tuning replaces the LM head.
     With `dtype` float16, parameters are rounded to it; config.json asks for float32, in
-    which they are used. `norm_scale` is that of `with_norm_scale`. Returns {'family',
-    'architecture', 'parameters', 'difference'}. Raises RuntimeError if it reads back as
-    another model; then nothing is left behind.
+    which they are used. Returns {'family', 'architecture', 'parameters', 'difference'}.
+    Raises RuntimeError if it reads back as another model; then nothing is left behind.
     """
     folder = check_free(folder)
     resolve.check_choice('dtype', dtype, ('float32', 'float16'))
     to_family.check(model)
-    model = with_norm_scale(model, norm_scale)
     if dtype != 'float32':
         model = jax.tree.map(lambda x: x.astype(dtype).astype(x.dtype), model)
     facts = model.facts and model.facts()
@@ -88,32 +84,6 @@ def write(
         info['difference'] = compared(model, partial, task, own)
         check_free(folder)
     return info
-
-
-def with_norm_scale(model, scale):
-    """Returns a load.Pretrained with last hidden states that are `scale` times larger.
-
-    The LM head gets a matrix of its own, divided by as much: a power of two changes no
-    logit. A tied head makes the last norm small, which slows heads of tasks, as these
-    start at random. Raises ValueError if it is not one matrix after the last norm.
-    """
-    if scale == 1:
-        return model
-    encoder, head = model.params['encoder'], model.params.get('lm_head', {})
-    is_single = (
-        'norm' in encoder and 'dense' not in head and base.HEAD not in model.params
-    )
-    if not (is_single and scale > 0 and math.frexp(scale)[0] == 0.5):
-        raise ValueError(
-            f'norm_scale={scale} must be a power of two, such as 64, and 1 for a model '
-            'whose head is not a single matrix that reads the last norm.'
-        )
-    norm = jax.tree.map(lambda x: x * scale, encoder['norm'])
-    params = {'encoder': encoder | {'norm': norm}}
-    if 'lm_head' in model.params:
-        head = head or {'output': {'kernel': encoder['embedding'].T}}
-        params['lm_head'] = jax.tree.map(lambda x: x / scale, head)
-    return dataclasses.replace(model, params=params)
 
 
 def push(model, name, private, **options):

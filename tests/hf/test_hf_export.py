@@ -23,7 +23,7 @@ from jepa_text.hf import load as hf_load
 from jepa_text.hf.families import FAMILIES
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
-from jepa_text.pretrained import base, export, export_command, load
+from jepa_text.pretrained import export, export_command, load
 from jepa_text.pretrained import facts as known
 from jepa_text.report import frequencies
 from jepa_text.settings import resolve
@@ -124,36 +124,6 @@ def test_an_encoder_of_ours_becomes_eurobert(tmp_path, scan):
     config = config_of(tmp_path / 'out')
     ids = [config[f'{r}_token_id'] for r in roles.ROLES]
     assert ids == [0, 1, 2, 3] and config['max_position_embeddings'] == 32
-
-
-@pytest.mark.parametrize(
-    'of', draws.in_stages(lambda _: trained(), lambda p: imported(p, 'llama')[0])
-)
-def test_a_larger_last_norm_changes_no_logit(tmp_path, of):
-    model = of(tmp_path)
-    export.write(model, tmp_path / 'out', norm_scale=64)
-    again = load.load(f'hf:{tmp_path / "out"}')
-    assert not again.network.modules['lm_head'].tied
-    assert_array_equal(again.encode([TEXT]), 64 * model.encode([TEXT]))
-    batch = model.pad([model.row(TEXT)], 1)
-    logits, wanted = (
-        export._logits(m.network.encoder, m, to_family.tied(m), batch)
-        for m in (again, model)
-    )
-    assert_allclose(logits, wanted, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    'scale, change',
-    [(3, {}), (-2, {}), (2, {'lm_head': {'dense': {}}}), (2, {base.HEAD: {}})],
-)
-def test_a_norm_that_cannot_be_scaled_raises(tmp_path, scale, change):
-    model = trained()
-    model = dataclasses.replace(model, params={**model.params, **change})
-    message = f'norm_scale={scale} must be a power of two, .* single matrix'
-    with pytest.raises(ValueError, match=message):
-        export.write(model, tmp_path / 'out', norm_scale=scale)
-    assert not (tmp_path / 'out').exists()
 
 
 def test_shards_are_limited_in_size(tmp_path):
