@@ -1,14 +1,11 @@
-"""Options for adapting a decoder into an encoder: mask token, head, window, vocabulary.
+"""Options for adapting a decoder into an encoder: mask token, head, window.
 
-    mask            'auto': the tokenizer's own mask token, else a reserved one, which is
-                    renamed, else a new one; or 'new'
-    head            'keep' unchanged; 'tied' to the embedding; 'new', untied and randomly
-                    initialized
-    window          for sliding-window attention: 'two_sided' or 'none'
-    vocab_multiple  rows are added to the embedding up to a multiple of this
+    mask      'auto': the tokenizer's own mask token, else a reserved one, which is
+              renamed, else a new one
+    head      'keep' unchanged; 'new', untied and randomly initialized
+    window    for sliding-window attention: 'two_sided' or 'none'
 
-New rows, of the mask token and for padding, are the mean of all tokens' rows (Hewitt
-2021).
+The row of a new token is the mean of all tokens' rows (Hewitt 2021).
 """
 
 import dataclasses
@@ -33,10 +30,9 @@ BY_TOKEN = {'encoder/embedding': 0, 'lm_head/output/kernel': 1, 'lm_head/bias': 
 class Choices:
     """The options of an adaptation; see the module docstring."""
 
-    mask: str = field('auto', choices=('auto', 'new'))
-    head: str = field('keep', choices=('keep', 'tied', 'new'))
+    mask: str = field('auto', choices=('auto',))
+    head: str = field('keep', choices=('keep', 'new'))
     window: str | None = field(None, choices=('two_sided', 'none'))
-    vocab_multiple: int = field(1, minimum=1)
 
 
 def choices(section):
@@ -58,24 +54,19 @@ def section_of(section, window):
     return {**section, 'window': None} if window == 'none' else section
 
 
-def with_mask(tokenizer, where, mask):
+def with_mask(tokenizer, where):
     """(a Tokenizer with a mask token, that token's name in the file, its origin).
 
-    The origin is 'found', 'reserved' or 'new'. Raises ValueError for a new one that is
-    there.
+    The origin is 'found', 'reserved' or 'new'.
     """
     name_of = tokenizer.backend.id_to_token
-    if mask == 'auto' and tokenizer.mask_id is not None:
+    if tokenizer.mask_id is not None:
         return tokenizer, name_of(tokenizer.mask_id), 'found'
-    if mask == 'new' and tokenizer.backend.token_to_id(MASK) is not None:
-        raise ValueError(
-            f"adapt: mask='new', but {where} has {MASK} already: take mask='auto'."
-        )
     content = declared.unmarked(json.loads(tokenizer.content), 'mask')
     taken = tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id
     special_ids = (i for i in tokenizer.special_ids if i not in taken)
     free = [i for i in special_ids if RESERVED.search(name_of(i))]
-    if mask == 'new' or not free:
+    if not free:
         content, _ = roles.with_new(content, MASK)
         return tokenizers.parse(content, where), MASK, 'new'
     content = roles.renamed(content, name_of(free[0]), MASK)

@@ -83,8 +83,8 @@ def sketch(name, revision=None, *, family=None, adapt=None):
     """(section, tied, family, whether there is an LM head) that `load` would return,
     without parameters."""
     source, section, _, _, head = _choose(name, revision, family, adapt)
-    has_head = source.has_head or head != 'keep'
-    return section, _tied(source, head), source.family, has_head
+    has_head = source.has_head or head == 'new'
+    return section, source.tied and head == 'keep', source.family, has_head
 
 
 def outline(name, has_weights=False):
@@ -127,15 +127,10 @@ def _choose(name, revision, family, adapt):
     section, tokenizer, mask = source.section, source.tokenizer, None
     if choices is not None:
         section = adapting.section_of(section, choices.window)
-        tokenizer, *mask = adapting.with_mask(tokenizer, name, choices.mask)
-    multiple = 1 if choices is None else choices.vocab_multiple
+        tokenizer, *mask = adapting.with_mask(tokenizer, name)
     rows = max(section['vocab_rows'], tokenizer.vocab_size)
-    section = {**section, 'vocab_rows': -(-rows // multiple) * multiple}
+    section = {**section, 'vocab_rows': rows}
     return source, section, tokenizer, mask, choices.head if choices else 'keep'
-
-
-def _tied(source, head):
-    return {'keep': source.tied, 'tied': True, 'new': False}[head]
 
 
 def _decided(imported, source, mask, head, used):
@@ -168,13 +163,8 @@ def _decided(imported, source, mask, head, used):
 
 def _params(source, section, head, replaced, mesh):
     """({'encoder': ..., 'lm_head': ...}, tied, names of the tensors that were read)."""
-    has_head = source.has_head or head != 'keep'
-    if head == 'tied' and not (source.has_head or source.plain_head):
-        raise ValueError(
-            f'head={head!r}, but {source.folder} has no LM head, and in this family the '
-            "head has a dense layer, which is needed: take head='new'."
-        )
-    tied = _tied(source, head)
+    has_head = source.has_head or head == 'new'
+    tied = source.tied and head == 'keep'
     shapes = shapes_of(source.section, tied, has_head)
     bound = weights.bindings(source.kind, shapes)
     if head == 'new':

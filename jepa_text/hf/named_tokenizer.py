@@ -104,7 +104,7 @@ def _of_start(source):
         return Opened(tokenizers.load(f'{path}/{FILE}'), path)
     folder = files.folder_of(path.removeprefix(paths.MODEL), source.get('revision'))
     tokenizer = tokenizers.load(folder / FILE, optional=('mask',))
-    choices = adapt.choices(source.get('adapt') or {})
-    tokenizer, *_ = adapt.with_mask(tokenizer, folder, choices.mask)
+    adapt.choices(source.get('adapt') or {})  # raises ValueError
+    tokenizer, *_ = adapt.with_mask(tokenizer, folder)
     commit = files.commit_of(folder)
     return Opened(tokenizer, path, notes=(f'commit {commit}',) if commit else ())

@@ -97,12 +97,9 @@ class Source:
         if any(map(self.kind.is_of_head, self.file_names)):
             return True
         listed = self.config.get('architectures') or [self.kind.architecture]
-        return self.tied and self.plain_head and listed[0].endswith(LM_MODELS)
-
-    @property
-    def plain_head(self):
-        """Whether the LM head is a single matrix; if tied, it then has no tensors."""
-        return encoder_of(self.section).head is None
+        # A tied head that is a single matrix has no tensors.
+        is_plain = encoder_of(self.section).head is None
+        return self.tied and is_plain and listed[0].endswith(LM_MODELS)
 
     def _ignored(self):
         """Tensors of task heads and poolers, and a tied head that was saved anyway."""
