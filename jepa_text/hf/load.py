@@ -11,8 +11,9 @@ from jepa_text.data import tokenizers
 from jepa_text.hf import adapt as adapting
 from jepa_text.hf import card, files, sentence, task_head, weights
 from jepa_text.hf.configs import encoder_of
-from jepa_text.hf.source import Source, init, shapes_of
+from jepa_text.hf.source import Source, shapes_of
 from jepa_text.models import heads
+from jepa_text.models.network import init_module
 from jepa_text.parallel import sharding
 
 
@@ -196,7 +197,7 @@ def _with_rows(source, leaves, rows, replaced, mesh):
 
 def _new_head(section, mesh):
     head = heads.lm_head(encoder_of(section))
-    make = functools.partial(init, head, *head.example())
+    make = functools.partial(init_module, 'lm_head', head, 0)
     shapes = {'lm_head': jax.eval_shape(make)}
     placed = None if mesh is None else sharding.shardings(shapes, mesh)['lm_head']
     return jax.jit(make, out_shardings=placed)()

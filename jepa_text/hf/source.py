@@ -4,7 +4,6 @@ import functools
 import json
 
 import jax
-import jax.numpy as jnp
 from flax import traverse_util
 
 from jepa_text.data import tokenizers
@@ -12,7 +11,7 @@ from jepa_text.hf import configs, files, task_head, weights
 from jepa_text.hf.configs import encoder_of
 from jepa_text.hf.families import FAMILIES
 from jepa_text.models import heads, memo
-from jepa_text.models.network import key_of
+from jepa_text.models.network import init_module
 
 # {key of tokenizer_config.json: key of a BertNormalizer in tokenizer.json}.
 NORMALIZER = {
@@ -155,16 +154,12 @@ def shapes_of(section, tied, has_head):
 # An export reads back the model that it wrote.
 @memo.memoize
 def _shapes_of(encoder, tied, has_head):
-    ids_BL = jnp.zeros((1, 1), jnp.int32)
-    run = functools.partial(init, encoder, ids_BL, ids_BL, ids_BL, causal=False)
-    tree = {'encoder': jax.eval_shape(run)}
+    modules = {'encoder': encoder}
     if has_head:
-        head = heads.lm_head(encoder, tied)
-        tree['lm_head'] = jax.eval_shape(lambda: init(head, *head.example()))
+        modules['lm_head'] = heads.lm_head(encoder, tied)
+    tree = {
+        name: jax.eval_shape(functools.partial(init_module, name, module, 0))
+        for name, module in modules.items()
+    }
     leaves = traverse_util.flatten_dict(tree, sep='/')
     return {path: leaf.shape for path, leaf in leaves.items()}
-
-
-def init(module, *inputs, **options):
-    """The parameters of a module, initialized with seed 0."""
-    return module.init(key_of(0), *inputs, **options).get('params', {})

@@ -109,7 +109,9 @@ class Pretrained:
         rows = self.rows([texts] if is_one else texts)
         pooling.check(pool, self.ends()[0], rows, self.tokenizer.special_ids)
         encode, devices = sharding.on_rows(self._encode(layer % count, pool), self.params)
-        tokens = prediction.tokens_of(batch_size, self.length)
+        tokens = prediction.usual_tokens()
+        if batch_size is not None:
+            tokens = ranges.whole('batch_size', batch_size, minimum=1) * self.length
         lengths_N, computed = [len(row) for row in rows], []
         vectors_ND = np.zeros((len(rows), self.network.encoder.width), np.float32)
         shown = bars.Progress('encode', len(rows)) if progress else None
@@ -260,7 +262,9 @@ class Pretrained:
         Raises ValueError for a text without tokens.
         """
         _check_text('text', text)
-        return _row(prediction.reader(self), 'text', text, self.tokenizer.encode(text))
+        reader = prediction.reader(self)
+        ((ids, _),) = reader.encode([text])
+        return reader.with_specials(ids)
 
     def rows(self, texts):
         """`row` of each text, tokenized together.
@@ -271,12 +275,9 @@ class Pretrained:
         for number, text in enumerate(texts):
             # The tokenizer would read a tuple of two texts as a single row.
             _check_text(f'texts[{number}]', text)
-        reader, ids = prediction.reader(self), self.tokenizer.encode_many(texts)
-        rows = [
-            _row(reader, f'texts[{number}]', text, each)
-            for number, (text, each) in enumerate(zip(texts, ids))
-        ]
-        truncation.warn(self.name, reader.counts['cut'], len(ids), self.length)
+        reader = prediction.reader(self)
+        rows = [reader.with_specials(ids) for ids, _ in reader.encode(texts)]
+        truncation.warn(self.name, reader.counts['cut'], len(rows), self.length)
         return rows
 
     def cut_at(self, text):
@@ -330,14 +331,6 @@ def _check_text(name, text):
     if not isinstance(text, str):
         kind = type(text).__name__
         raise ValueError(f'{name}={text!r} is not a text, but a {kind}: give a string.')
-
-
-def _row(reader, name, text, ids):
-    if not len(ids):
-        raise ValueError(
-            f'{name}: the text {text!r} has no tokens to encode: leave it out.'
-        )
-    return reader.with_specials(ids)
 
 
 def _shown(tokenizer, i):

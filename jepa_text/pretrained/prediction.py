@@ -66,16 +66,6 @@ def usual_tokens():
     return BATCH_TOKENS.get(jax.default_backend(), MANY)
 
 
-def tokens_of(batch_size, length):
-    """The tokens of `batch_size` rows of `length`, None: `usual_tokens`.
-
-    Raises ValueError for less than a row.
-    """
-    if batch_size is None:
-        return usual_tokens()
-    return ranges.whole('batch_size', batch_size, minimum=1) * length
-
-
 def batches(rows, pad_id, maximum, tokens=None, devices=1):
     """Yields (indices of rows, their batch) for all rows, the longest first.
 

@@ -17,7 +17,6 @@ from test_hf_import import tensors_of
 from jepa_text import main
 from jepa_text.data import tokenizers
 from jepa_text.evaluation import config, finetune, finetune_command
-from jepa_text.hf import source
 from jepa_text.models.network import Network
 from jepa_text.pretrained import (
     export,
@@ -79,25 +78,13 @@ def tuned(family, name, **options):
     if not options:
         kind = exported.with_usual_head(kind, model)
         assert exported.obstacle(kind, model) is None
-    ids_BL = np.zeros((1, 2), np.int32)
-    params = {'encoder': drawn(encoder, ids_BL, ids_BL, ids_BL, causal=False)}
-    for name, module in kind.modules(encoder).items():
-        params[name] = drawn(module, *module.example())
-    network = Network(encoder, kind)
-    return dataclasses.replace(model, network=network, params=params, kind=kind)
-
-
-init = jax.jit(source.init, static_argnums=0, static_argnames='causal')
-
-
-def drawn(module, *inputs, **options):
-    """Initial parameters of a module, plus noise."""
-    rng = np.random.default_rng(0)
+    network, rng = Network(encoder, kind), np.random.default_rng(0)
 
     def noisy(leaf):
         return leaf + 0.1 * rng.standard_normal(leaf.shape).astype(np.float32)
 
-    return jax.tree.map(noisy, jax.device_get(init(module, *inputs, **options)))
+    params = jax.tree.map(noisy, jax.device_get(jax.jit(lambda: network.init(0))()))
+    return dataclasses.replace(model, network=network, params=params, kind=kind)
 
 
 def asked(name):
