@@ -6,6 +6,7 @@ the reference, small programs with numpy, training with the CPU in float32, and 
 of a step with its plan.
 """
 
+import itertools
 import os
 
 import jax
@@ -16,7 +17,7 @@ import tiny
 
 from jepa_text.models.attention import attend, trial, xla
 from jepa_text.parallel import sharding
-from jepa_text.planning import memory
+from jepa_text.planning import memory, worker
 from jepa_text.running import compilation, self_test
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
@@ -103,21 +104,11 @@ def hybrid(folder, devices, dtype, **model):
 
 def losses(made, phase, count=12):
     """The losses of training on the same four batches of random tokens."""
-    rng = np.random.default_rng(0)
-    rows = []
-    for _ in range(4 * phase.batch_size):
-        row = {
-            'tokens': rng.integers(8, 500, phase.length).astype(np.int32),
-            'segment_ids': np.ones(phase.length, np.int32),
-            'positions': np.arange(phase.length, dtype=np.int32),
-        }
-        rows.append(phase.corrupt(row, rng, 0))
+    case = dict(seed=0, vocab_size=500, rows=phase.batch_size, row_length=phase.length)
+    batches = itertools.cycle(worker.batches(case, phase))
     state = states.first(made, phase)
     step, curve = steps.compiled(made, phase), []
-    for number in range(count):
-        start = number % 4 * phase.batch_size
-        own = rows[start : start + phase.batch_size]
-        batch = {key: np.stack([row[key] for row in own]) for key in own[0]}
+    for batch in itertools.islice(batches, count):
         state, metrics = step(state, sharding.put_batch(batch, made.mesh))
         curve.append(float(metrics['train/loss']))
     return np.array(curve)
