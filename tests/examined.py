@@ -82,10 +82,11 @@ def jsonl(path, rows):
     return str(path)
 
 
-def bert_of_others(transformers, folder, head, **changes):
-    """Saves a random BertFor`head` of two layers, with the bundled tokenizer."""
+def model_of_others(transformers, folder, head, family='Bert', **changes):
+    """Saves a random model of two layers, such as a BertFor`head`, with the bundled
+    tokenizer."""
     tokenizer = tokenizers.load(tokenizers.BUNDLED)
-    config = transformers.BertConfig(
+    sizes = dict(
         vocab_size=tokenizer.vocab_size,
         hidden_size=64,
         num_hidden_layers=2,
@@ -93,9 +94,9 @@ def bert_of_others(transformers, folder, head, **changes):
         intermediate_size=128,
         max_position_embeddings=64,
         pad_token_id=tokenizer.pad_id,
-        **changes,
     )
-    model = getattr(transformers, f'BertFor{head}')(config)
+    config = getattr(transformers, f'{family}Config')(**sizes | changes)
+    model = getattr(transformers, f'{family}For{head}')(config)
     model.save_pretrained(folder)
     tokenizer.save(folder / 'tokenizer.json')
     return model

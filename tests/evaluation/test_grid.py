@@ -269,7 +269,7 @@ def test_losses_of_fifty_steps_equal_transformers(tmp_path):
     transformers = pytest.importorskip('transformers')
     torch.manual_seed(0)
     still = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    model = examined.bert_of_others(
+    model = examined.model_of_others(
         transformers, tmp_path, 'SequenceClassification', num_labels=2, **still
     )
     ours = load.load(f'hf:{tmp_path}')

@@ -349,38 +349,22 @@ def test_transformers_has_the_same_logits(tmp_path, family, name):
         assert other.config.problem_type == 'regression' and other.config.num_labels == 1
 
 
-def random_model(family, kind, folder, **changes):
-    """Saves a tiny model of transformers with random parameters, and returns it."""
-    torch = pytest.importorskip('torch')
-    transformers = pytest.importorskip('transformers')
-    bundled = tokenizers.load(tokenizers.BUNDLED)
-    torch.manual_seed(0)
-    config = getattr(transformers, f'{family}Config')(
-        vocab_size=bundled.vocab_size,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=64,
-        **{f'{name}_token_id': getattr(bundled, f'{name}_id') for name in ROLES},
-        **changes,
-    )
-    model = getattr(transformers, f'{family}For{kind}')(config).eval()
-    model.save_pretrained(folder)
-    bundled.save(folder / 'tokenizer.json')
-    return model
-
-
 @pytest.mark.peer
 @pytest.mark.parametrize('kind', ['SequenceClassification', 'TokenClassification'])
 @pytest.mark.parametrize('family', ['Bert', 'Roberta', 'ModernBert', 'EuroBert'])
 def test_imported_classifiers_predict_the_same(tmp_path, family, kind):
     torch = pytest.importorskip('torch')
-    changes = dict(id2label=dict(enumerate(NAMES)), initializer_range=0.3)
+    transformers = pytest.importorskip('transformers')
+    torch.manual_seed(0)
+    bundled = tokenizers.load(tokenizers.BUNDLED)
+    changes = {f'{name}_token_id': getattr(bundled, f'{name}_id') for name in ROLES}
+    changes |= dict(hidden_size=32, intermediate_size=48, num_attention_heads=2)
+    changes |= dict(id2label=dict(enumerate(NAMES)), initializer_range=0.3)
     if family == 'EuroBert':
         # The default pooling, of token scores, is not supported.
         changes['classifier_pooling'] = 'mean'
-    other = random_model(family, kind, tmp_path, **changes)
+    given = transformers, tmp_path, kind, family
+    other = examined.model_of_others(*given, **changes).eval()
     model = load.load(f'hf:{tmp_path}')
     ids = model.tokenizer.bos_id, model.tokenizer.eos_id
     model = dataclasses.replace(model, begin=ids[:1], end=ids[1:])
