@@ -29,6 +29,7 @@ def get_config():
 
     config.evaluate = dict(every_steps=325, max_rows=256)
     config.checkpoint = dict(every_steps=325, keep=2)
+    config.plan = dict(hardware='core:2')
 
     # Heads tied to the embedding: 0.13 nats better at this size.
     mlm = dict(name='mlm', rate=0.3, tied=True)

@@ -4,8 +4,8 @@ Used by configs/studies/*.py. The steps of arXiv 2507.00994 are divided by PER:
 
     paper   210m, 610m or 1b with the batches and budgets of the paper. Plan it with
             --dry-run
-    desk    1/30 of the steps, with the model and rows of configs/quickstart.py: hours on
-            two cores or one GPU
+    desk    1/30 of these steps, with the model and rows of configs/quickstart.py: an hour
+            or more on two cores
     smoke   1/1000 of the steps, a tiny model and two seeds: minutes
 
 For the paper scale, provide the texts, as --config.prepare.source.path=texts/, and the
@@ -102,7 +102,6 @@ def _paper(config, scale):
 
 def _desk(config, scale):
     config.schedule = scale.wsd()
-    config.plan = dict(hardware='h100')
     # At this interval the probe on 3,000 texts takes a quarter of the time, not half.
     config.evaluate = dict(every_steps=200, max_rows=256, tasks=('bundled',))
     config.checkpoint = dict(every_steps=500, keep=1)
@@ -112,7 +111,6 @@ def _smoke(config, scale):
     config.schedule = scale.wsd()
     config.model = dict(name='transformer', preset='tiny', scan=False)
     config.data.batch_size = 4
-    config.plan = dict(hardware='h100')
     config.log_every_steps = 1
     config.evaluate = dict(every_steps=21, max_rows=32, tasks=('bundled',))
     config.checkpoint = dict(every_steps=100, keep=1)

@@ -71,7 +71,6 @@ def get_config(*, scale: Literal['desk', 'tune'] = 'desk', seeds=0, only=()):
     config.prepare.splits = ('train', 'heldout', 'test')
     # Checkpoints are only needed to resume.
     config.checkpoint = dict(every_steps=650, keep=1)
-    config.plan = dict(hardware='h100')
     config.evaluate = dict(every_steps=25, max_rows=512)
     config.study = dict(tasks=('word_order', 'bigram_shift'), split='test')
     if scale == 'tune':

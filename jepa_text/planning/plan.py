@@ -1,6 +1,6 @@
 """Estimates a run before it starts: parameters, FLOPs, memory, time and cost.
 
-    jepa-text plan toy:mlm --hardware=h100:8
+    jepa-text plan pretrain:mlm,size=210m --hardware=h100:8
 
 Needs neither data nor an accelerator. FLOPs are counted in the traced program
 (models/flops.py); memory is estimated by memory.py. Speed is an assumed fraction of the
@@ -22,6 +22,9 @@ from jepa_text.settings import schema
 from jepa_text.training import completion, descriptions, preflight
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
+
+# Seconds of a step below which launching its kernels takes longer than they do.
+SHORTEST = 1e-3
 
 
 def plan(config, workdir=None):
@@ -151,6 +154,10 @@ class Plan:
         write the training state, which dominates for small models."""
         arithmetic = phase.count.model / (self.devices * chip.peak * mfu)
         return max(arithmetic, 2 * sum(phase.memory.state.values()) / chip.bandwidth)
+
+    def is_known(self, chip, mfu):
+        """Whether steps take long enough to plan: shorter ones wait for the host."""
+        return all(self.step_seconds(p, chip, mfu) >= SHORTEST for p in self.phases)
 
     @property
     def tokens(self):

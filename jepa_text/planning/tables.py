@@ -164,6 +164,8 @@ def cost(plan):
 def _cost(plan, label, chip, mfu, price):
     if not plan.fits(chip):
         return [label, f'{mfu:.3g}', 'does not fit', None, None, None, None]
+    if not plan.is_known(chip, mfu):
+        return [label, f'{mfu:.3g}', 'step below 1 ms', None, None, None, None]
     seconds = plan.seconds(chip, mfu)
     hours = seconds / 3600
     steps = sum(phase.steps for phase in plan.phases)

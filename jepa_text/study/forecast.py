@@ -56,9 +56,10 @@ class Member:
         return sum(count * phase.count.model for phase, count in self._steps(after))
 
     def seconds(self, after):
-        """Seconds of the steps after a step; None if a phase does not fit."""
+        """Seconds of the steps after a step; None if a phase does not fit, or if its
+        steps are too short to plan."""
         chip, mfu = self.plan.chip, self.plan.mfu
-        if not self.plan.fits(chip):
+        if not (self.plan.fits(chip) and self.plan.is_known(chip, mfu)):
             return None
         return sum(
             count * self.plan.step_seconds(phase, chip, mfu)
@@ -153,7 +154,7 @@ def totals(expected):
         yield 'Nothing is left to train.'
         return
     seconds = [one.seconds(one.left) for one in left]
-    hours = 'not all runs fit'
+    hours = 'no hours, as a run does not fit or has steps below 1 ms,'
     if None not in seconds:
         hours = f'{sum(seconds) / 3600:,.3g} hours of training'
     names = ' and '.join(sorted({one.plan.options.target for one in left}))

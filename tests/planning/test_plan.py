@@ -12,6 +12,7 @@ from jepa_text import main
 from jepa_text.parallel import hardware, sharding
 from jepa_text.planning import aot, hlo, memory, plan, tables
 from jepa_text.settings import config_file
+from jepa_text.study import forecast
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 from jepa_text.training import step as steps
@@ -258,6 +259,20 @@ def test_tables_are_complete(study):
     )
     hours = study.seconds(study.chip, study.mfu) / 3600 * 192
     assert tables.cost(dear)[1][0][-1] == f'{2 * hours:,.2f}'
+
+
+def test_steps_that_are_too_short_to_plan_have_no_hours(study, monkeypatch):
+    named = dict(name='mlm', start=0, trunk='', begun=0, is_done=False)
+    member = forecast.Member(plan=study, **named)
+    assert member.seconds(0) == study.seconds(study.chip, study.mfu)
+    assert tables.cost(study)[1][0][2] != 'step below 1 ms'
+    monkeypatch.setattr(plan, 'SHORTEST', 1e3)
+    assert {(row[2], *row[3:]) for row in tables.cost(study)[1]} == {
+        ('step below 1 ms', None, None, None, None),
+        ('does not fit', None, None, None, None),
+    }
+    assert member.seconds(0) is None
+    assert 'no hours, as a run' in [*forecast.totals([member])][-1]
 
 
 @pytest.mark.slow
