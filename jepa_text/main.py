@@ -188,7 +188,7 @@ def read(argv):
             raise ValueError(f'{words[1]!r} and --config are two configs: give only one.')
         words[1] = f'--config={words[1]}'
     flags = _flags(command, words)
-    workdir, place = _of_arguments(name, flags)
+    workdir, place, implied = _of_arguments(name, flags)
     if workdir:
         addresses.location('--workdir', workdir, model=name == 'export')
     switches = {x.replace('-', '_'): True for x in command.switches if flags[x]}
@@ -197,6 +197,7 @@ def read(argv):
     if command.config_module is not None:
         file = config_file.read(place)
         root = commands.root_of(name, file)
+        settings = [*implied, *settings]
         settings += [(command.keys[flag], text) for flag, text in given.items()]
         _check_once(command, settings)
         if text := flags.get('text'):
@@ -239,17 +240,33 @@ def _of_text(name, text, workdir, file):
 
 
 def _of_arguments(name, flags):
-    """Returns (workdir, place of the config): flags such as --model imply both."""
+    """Returns (workdir, place of the config, settings): flags such as --model imply them.
+    They are arguments of the config, or settings of one that takes no such argument."""
     workdir, place = flags['workdir'], flags.get('config')
     given = {flag: flags[flag] for flag in COMMANDS[name].arguments if flags[flag]}
     if not given:
-        return workdir, place
-    words = [f'{COMMANDS[name].arguments[flag][0]}={given[flag]}' for flag in given]
+        return workdir, place, []
+    keys = {COMMANDS[name].arguments[flag][0]: given[flag] for flag in given}
     if not workdir:
         workdir = _inferred(name, [*given.values()])
         print(f'--workdir={workdir}')
     place = place or name
-    return workdir, f'{place}{"," if ":" in place else ":"}{",".join(words)}'
+    words = [f'{key}={keys[key]}' for key in keys if config_file.takes(place, key)]
+    settings = [
+        (key, _value(key, text))
+        for key, text in keys.items()
+        if not config_file.takes(place, key)
+    ]
+    colon = ',' if ':' in place else ':'
+    return workdir, colon.join([place, ','.join(words)] if words else [place]), settings
+
+
+def _value(key, text):
+    """Returns the value of a key of models or tasks that a flag gives as text."""
+    from jepa_text.evaluation import tasks
+
+    parse = tasks.section_of if key in ('task', 'tasks') else str
+    return parse(text) if key in ('task', 'model') else [*map(parse, text.split(','))]
 
 
 def _inferred(name, values):
@@ -323,8 +340,10 @@ def _init(argv):
         raise ValueError(f'{error}\n\n{commands.starts()}') from error
     command = commands.command_of(place, config)
     display.write_file(place, command, config, path, commands.root_of(command, config))
-    workdir = f'--workdir=runs/{Path(path).stem}'
-    print(f'Wrote {path}. Next: jepa-text {command} {path} {workdir}')
+    flags = COMMANDS[command].arguments.items()
+    missing = [f'--{flag}=...' for flag, (key, _) in flags if not config.get(key)]
+    words = ' '.join([path, *missing, f'--workdir=runs/{Path(path).stem}'])
+    print(f'Wrote {path}. Next: jepa-text {command} {words}')
     return exits.DONE
 
 

@@ -163,6 +163,32 @@ def test_models_and_tasks_are_a_whole_command(words, same, workdir):
 
 
 @pytest.mark.parametrize(
+    ('command', 'words', 'values'),
+    [
+        ('evaluate', '--model=a,hf:b/c', dict(models=['a', 'hf:b/c'])),
+        ('six_sets', '--model=a --task=sst2@x', dict(models=['a'])),
+        ('analyze', '--model=a --task=b,c@d', dict(models=['a'])),
+        ('finetune', '--model=a --task=b.csv', dict(model='a')),
+    ],
+)
+def test_a_written_config_takes_models_and_tasks(
+    command, words, values, tmp_path, capsys
+):
+    path = str(tmp_path / 'my.py')
+    assert main.main(['jepa-text', 'init', command, path]) == 0
+    said = capsys.readouterr().out
+    assert f'{path} --model=... --workdir=' in said
+    name = 'evaluate' if command == 'six_sets' else command
+    words = [*words.split(), '--workdir=w']
+    call = main.read(['jepa-text', name, path, *words])
+    assert {key: call.config[key] for key in values} == values
+    if command != 'six_sets':  # which writes its tasks itself
+        longer = main.read(['jepa-text', name, *words]).config
+        keys = ('tasks',) if 'tasks' in longer else ('task',)
+        assert [call.config[key] for key in keys] == [longer[key] for key in keys]
+
+
+@pytest.mark.parametrize(
     'first, second',
     [
         ('--model=runs/q/mlm/seed_0', '--model=runs/q/clm/seed_0'),
@@ -334,6 +360,7 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         (f'{TRAIN} --config.clip_norm=-1', 'clip_norm=-1 must be a number above 0'),
         (f'train --config={QUICKSTART} --workdir=x', 'use `jepa-text study`'),
         ('evaluate small', 'Give a model as --model=, for example `jepa-text evaluate'),
+        ('evaluate six_sets', 'needs models, as --model=runs/a,hf:NAME.\n'),
         ('plan toy --distributed=on', "no flag 'distributed'"),
         (f'{TRAIN} more', "'more'"),
         ('export --workdir=a --to=b --config.no=3', '--config.no: export has no config'),

@@ -24,6 +24,7 @@ from jepa_text import engine
 from jepa_text.analysis import features, findings, measuring, page
 from jepa_text.engine import Options
 from jepa_text.evaluation import controls, examiner, finetune, tasks
+from jepa_text.evaluation.config import check_given
 from jepa_text.evaluation.results import result_files
 from jepa_text.evaluation.sets.task import check_classes, check_names, classes
 from jepa_text.files import atomic, checksums, paths
@@ -78,10 +79,7 @@ class Config:
     engine: Options = schema.field({}, 'where vectors of models are computed')
 
     def __post_init__(self):
-        if not self.models or not self.tasks:
-            raise ValueError(
-                'analyze needs models and tasks: --model=runs/a,hf:NAME --task=bundled'
-            )
+        check_given('analyze', models=self.models, tasks=self.tasks)
         if self.half_samples == 1:
             raise ValueError(
                 'half_samples=1 has no standard deviation. Use 16, or 0 for no intervals.'

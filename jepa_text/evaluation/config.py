@@ -135,13 +135,17 @@ class Config:
     engine: Options = field({}, 'where members are trained')
 
     def __post_init__(self):
-        if not self.models or not self.tasks:
-            raise ValueError(
-                'evaluate needs models and tasks, e.g. '
-                '--model=runs/a,hf:NAME --task=mine.jsonl'
-            )
+        check_given('evaluate', models=self.models, tasks=self.tasks)
         rates = self.learning_rates
         if not rates or len(set(rates)) < len(rates):
             raise ValueError(
                 f'learning_rates={rates} must not be empty or have duplicates.'
             )
+
+
+def check_given(command, **given):
+    """Raises ValueError for a command without `models` or without `tasks`."""
+    flags = {'models': '--model=runs/a,hf:NAME', 'tasks': '--task=mine.jsonl'}
+    if missing := [key for key, sections in given.items() if not sections]:
+        remedy = ' '.join(flags[key] for key in missing)
+        raise ValueError(f'{command} needs {" and ".join(missing)}, as {remedy}.')

@@ -71,16 +71,7 @@ def read(place):
     fails or does not return a config; and for arguments that it does not take.
     """
     name, _, text = (place or '').partition(':')
-    if not name:
-        raise ValueError(
-            'The config is missing: give the name of a shipped one, as in '
-            '--config=quickstart, or a file; `jepa-text init my.py` writes one.'
-        )
-    path = _path_of(name, place)
-    try:
-        get_config = _module(path).get_config
-    except Exception as error:  # a config file is a program, and may raise anything
-        raise ValueError(_explanation(error, path)) from error
+    path, get_config = _function(place)
     given = arguments(name, get_config, text)
     try:
         config = get_config(**given)
@@ -93,6 +84,27 @@ def read(place):
             f'{path}: get_config() must return a ConfigDict, not {config!r}.'
         )
     return schema.plain(config)
+
+
+def takes(place, key):
+    """Whether the config of a place, as for `read`, has an argument of this name."""
+    parameters = inspect.signature(_function(place)[1]).parameters.values()
+    return any(x.name == key or x.kind is x.VAR_KEYWORD for x in parameters)
+
+
+def _function(place):
+    """Returns (path, get_config) of the file of a place."""
+    name = (place or '').partition(':')[0]
+    if not name:
+        raise ValueError(
+            'The config is missing: give the name of a shipped one, as in '
+            '--config=quickstart, or a file; `jepa-text init my.py` writes one.'
+        )
+    path = _path_of(name, place)
+    try:
+        return path, _module(path).get_config
+    except Exception as error:  # a config file is a program, and may raise anything
+        raise ValueError(_explanation(error, path)) from error
 
 
 def arguments(what, function, text):

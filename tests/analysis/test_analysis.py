@@ -207,7 +207,7 @@ SAME = [dict(name='sentences', made='word_order', max_texts=200, seed=n) for n i
 @pytest.mark.parametrize(
     ('changes', 'words'),
     [
-        (dict(models=[]), 'needs models and tasks'),
+        (dict(models=[]), 'analyze needs models, as --model='),
         (dict(models=['nowhere']), 'nowhere contains no config.json'),
         (dict(tasks=[dict(name='sst3', path='x')]), "Did you mean 'sst2'"),
         (dict(tasks=[dict(name='labeled')]), "requires 'path'"),

@@ -97,7 +97,7 @@ KNOWN_AT_ONCE = [
     # Exams.
     (exam(models=['hf:a']), 'examine.x=.*without models'),
     (exam(sedes=3), "examine.x: .*no key 'sedes'"),
-    (exam(tasks=()), 'examine.x: .*needs models and tasks'),
+    (exam(tasks=()), 'examine.x: .*needs tasks, as --task='),
     (dict(examine=dict(probes={})), "'probes' must be an identifier.* and none of"),
 ]
 # These need rows, or tasks that may exist elsewhere.
