@@ -5,7 +5,7 @@
     python tests/notebooks.py --write colabs/1_*.ipynb    and keeps what the cells showed
 
 All of them run as in Colab: each in a process of its own, outside of the clone, in a new
-environment where the first cell installs the wheel. Those that are named run here.
+environment with the wheel. Those that are named run here.
 
 An error or a warning in any cell fails. Lines of magic (`%`) are left out.
 """
@@ -160,12 +160,13 @@ def main(argv=None):
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         _, wheel = packages.build(folder)
+        python = folder / 'venv' / 'bin' / 'python'
         packages.said([sys.executable, '-m', 'venv', folder / 'venv'], folder)
+        packages.said([python, '-m', 'pip', 'install', f'{wheel}[eval,viz]'], folder)
         env = {k: v for k, v in os.environ.items() if k != 'PYTHONPATH'}
         for path in sorted((ROOT / 'colabs').glob('*.ipynb')):
             print(f'--- {path.name}', flush=True)
-            command = [folder / 'venv' / 'bin' / 'python', __file__, *flags, path]
-            env['JEPA_TEXT'] = str(wheel)
+            command = [python, __file__, *flags, path]
             subprocess.run(command, check=True, cwd=folder, env=env)
 
 
