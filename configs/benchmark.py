@@ -2,9 +2,9 @@
 
     jepa-text benchmark benchmark:objectives --workdir=runs/objectives
 
-The preset is a comparison: one of CASES, or a sweep and its values, as in
-`batch,values=16,32,64` or `attention,values=xla,cudnn` (by default, those in SWEEPS). At
-a larger size, such as on a GPU:
+The preset is a comparison, one of CASES. For other rows, attention backends or
+rematerialization, run it again with --config.rows=16 or --config.model.attention=cudnn,
+or give --config.cases. At a larger size, such as on a GPU:
 
     --config.model.preset=210m --config.model.dtype=bfloat16 --config.vocab_size=128256
     --config.row_length=2048 --config.rows=16
@@ -41,32 +41,11 @@ CASES = {
     ),
 }
 
-# {option: its values}. The first value is the baseline.
-SWEEPS = {
-    'attention': ('xla', 'blockwise'),
-    'remat': ('none', 'dots', 'names', 'full'),
-    'batch': (4, 8, 16, 32),
-}
 
-
-def _sweep(name, values):
-    """Returns a case of MLM per value."""
-    cases = []
-    for value in values or SWEEPS[name]:
-        change = {'rows': int(value)} if name == 'batch' else {'model': {name: value}}
-        first = cases[0]['name'] if cases else None
-        cases.append(_case(f'{name} {value}', MLM, first, **change))
-    return tuple(cases)
-
-
-def get_config(comparison: Literal[*CASES, *SWEEPS] = 'peer', *, values=()):
-    """Returns the config of one comparison, with the values of a sweep."""
-    if values and comparison not in SWEEPS:
-        raise ValueError(f'{comparison!r} takes no values; sweeps: {", ".join(SWEEPS)}.')
-    if comparison == 'batch' and not all(map(str.isdecimal, values)):
-        raise ValueError(f'values={values}: batches are numbers of rows, as 16,32.')
+def get_config(comparison: Literal[*CASES] = 'peer'):
+    """Returns the config of one comparison."""
     config = ConfigDict()
     config.name = comparison
     config.telemetry = dict(every_steps=0)
-    config.cases = CASES.get(comparison) or _sweep(comparison, values)
+    config.cases = CASES[comparison]
     return config

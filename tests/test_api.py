@@ -80,7 +80,7 @@ def test_a_config_is_that_of_the_command_line():
 
 
 @pytest.mark.parametrize(
-    'place', ['benchmark:batch', 'finetune:model=a', 'tokenizer', 'evaluate:models=a']
+    'place', ['benchmark:peer', 'finetune:model=a', 'tokenizer', 'evaluate:models=a']
 )
 def test_a_file_is_for_the_command_of_its_keys(place, tmp_path):
     first, second = tmp_path / 'my.py', tmp_path / 'copy.py'

@@ -55,16 +55,12 @@ def test_mfu_is_of_the_peak_of_a_known_device():
     assert benchmark.table_row('x', result | {'peak': 0})[3] == ''
 
 
-def test_sweep_changes_one_setting():
-    made = config('batch,values=2,6').to_dict()
-    assert [benchmark.resolve_case(made, case)['rows'] for case in made['cases']] == [
-        2,
-        6,
-    ]
-    made = config('remat,values=none,names').to_dict()
-    models = [benchmark.resolve_case(made, case)['model'] for case in made['cases']]
-    assert [model.pop('remat') for model in models] == ['none', 'names']
-    assert models[0] == models[1]
+def test_a_case_changes_one_setting():
+    made = config('objectives').to_dict()
+    cases = [ONE | dict(rows=6), ONE | dict(model=dict(remat='names')), ONE]
+    few, names, plain = (benchmark.resolve_case(made, case) for case in cases)
+    assert few | {'rows': 4} == plain and few['rows'] == 6
+    assert names['model'] == plain['model'] | {'remat': 'names'} != plain['model']
 
 
 def test_preset_sets_the_size():
