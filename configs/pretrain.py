@@ -1,8 +1,8 @@
 """Pretraining as in the papers, at full scale, on your text.
 
     jepa-text plan pretrain:jepa_mlm,size=610m --hardware=h100:64
-    jepa-text train pretrain:clm_mlm,size=210m --workdir=runs/clm_mlm \\
-        --config.prepare.source.path=texts/ --config.prepare.tokenizer=tokenizer.json
+    jepa-text train pretrain:clm_mlm,size=210m --text=texts/ --workdir=runs/clm_mlm \\
+        --tokenizer=tokenizer.json
 
 The presets are those of configs/presets.py. The sizes 210m, 610m and 1b have the
 optimizer, schedule, masking and tokens per step of arXiv 2507.00994 (2.36 M, for 42,000

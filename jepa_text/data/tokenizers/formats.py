@@ -39,6 +39,11 @@ def read(name):
     Raises FileNotFoundError, ModuleNotFoundError if a required package is missing, and
     ValueError for a file in another format, and if the conversion gives other ids.
     """
+    if not name:
+        raise ValueError(
+            'No tokenizer is named: give texts, --text=texts/, of which one is made, or '
+            'a tokenizer that exists, as --tokenizer=tokenizer.json.'
+        )
     wanted = tokenizers.BUNDLED.name, declared.FILES
     path = copies.local_file('The tokenizer', name, *wanted)
     if path.suffix != SUFFIX:

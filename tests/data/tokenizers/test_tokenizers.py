@@ -7,7 +7,7 @@ import tokenizers as library
 
 from jepa_text.data import tokenizers
 from jepa_text.data.sources import bundled
-from jepa_text.data.tokenizers import roles, training
+from jepa_text.data.tokenizers import formats, roles, training
 from jepa_text.objectives import clm
 
 
@@ -159,6 +159,8 @@ def test_words_of_bytes_in_other_scripts(ours, text, words):
 
 
 def test_what_is_missing_is_named(tmp_path):
+    with pytest.raises(ValueError, match='--text=texts/.*--tokenizer='):
+        formats.read('')
     with pytest.raises(FileNotFoundError, match='No tokenizer at'):
         tokenizers.load(tmp_path / 'none.json')
     path = _foreign(tmp_path, ['[PAD]', '[CLS]', '[SEP]'])
