@@ -308,6 +308,8 @@ def _flags(command, words):
         raise ValueError(str(error).strip().splitlines()[-1].rstrip('.') + '.') from error
     if unparsed:
         remedy = AS_SETTINGS if command.config_module else 'A model is --workdir=MODEL.'
+        if command.config_module and not values['config'].present:
+            remedy = 'A config is the first word after the command.'
         raise ValueError(f'{unparsed[0]!r} is not a flag. {remedy}')
     given = {name: values[name].value for name in values}
     if twice := [name for name in values if values[name].present > 1]:

@@ -365,6 +365,7 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         (f'{TRAIN} more', "'more'"),
         ('export --workdir=a --to=b --config.no=3', '--config.no: export has no config'),
         ('export small --to=b', "'small' is not a flag. A model is --workdir=MODEL."),
+        ('train --workdir=x toy:mlm', "'toy:mlm' is not a flag. A config is the first"),
         ('train toy --config.steps 3 --workdir=x', 'are set as --config.KEY=VALUE'),
         ('train toy --text= --workdir=x', '--text is empty'),
         ('train toy --text=README.md --workdir=.', 'give a folder with a name'),
