@@ -42,9 +42,10 @@ read_command() {
     case "$word" in *gs://* | *s3://* | *https://*) ADDRESSES='gs s3 https' ;; esac
   done
   if [[ "$WORKDIR" =~ ^((gs|s3)://[^/]+)/. ]]; then AT=${BASH_REMATCH[1]}; fi
-  case "${COMMAND[0]:-}" in
-    '' | -*) fail "${0##*/}: no COMMAND. Pass it as to jepa-text: train toy:mlm --workdir=runs/first. See --help." ;;
-    export | init) ;; # use the config of a run, and write one
+  case "${0##*/}:${COMMAND[0]:-}" in
+    *: | *:-*) fail "${0##*/}: no COMMAND. Pass it as to jepa-text: train toy:mlm --workdir=runs/first. See --help." ;;
+    local.sh:*) return ;; # on this machine, jepa-text itself says at once what is missing
+    *:export | *:init) ;; # use the config of a run, and write one
     *)
       # The config may be the first word after the command, as for jepa-text.
       case "${COMMAND[1]:-}" in '' | -*) ;; *) config=${COMMAND[1]} ;; esac
@@ -53,8 +54,8 @@ read_command() {
       has_config "${config%%:*}"
       ;;
   esac
-  # `plan` writes nothing. On this machine, jepa-text itself infers it or says so at once.
-  [ -n "$WORKDIR" ] || [ "${COMMAND[0]}" = plan ] || [ "${0##*/}" = local.sh ] || fail "${0##*/}: --workdir is missing. Pass the folder to write to, as --workdir=runs/first."
+  # `plan` writes nothing.
+  [ -n "$WORKDIR" ] || [ "${COMMAND[0]}" = plan ] || fail "${0##*/}: --workdir is missing. Pass the folder to write to, as --workdir=runs/first."
 }
 
 # Exits unless the config $1 is where COMMAND reads it.

@@ -35,7 +35,8 @@ done
 # JobSet appends -workers-0-0 and more; names in a cluster have at most 63 characters.
 [[ "$NAME" =~ ^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$ ]] || fail "gke.sh: NAME=$NAME is not a valid name in a cluster: use at most 40 characters of a-z, 0-9 and -, starting with a letter."
 in_data "the volume claim ${CLAIM:-jepa-text}"
-for name in HOSTS RESTARTS; do positive "$name" "${!name}"; done
+positive HOSTS "$HOSTS"
+[ "$RESTARTS" = 0 ] || positive RESTARTS "$RESTARTS"
 one_node HOSTS "$HOSTS" launch/ray_job.yaml
 
 # text WORD: prints it as a JSON string, which is valid YAML.

@@ -2,9 +2,9 @@
 # Runs jepa-text on this machine; the other launch scripts call it on their machines.
 #
 #   bash launch/local.sh train toy:mlm --workdir=runs/first
-#   bash launch/local.sh --dry-run train --config=... --workdir=...
+#   bash launch/local.sh --dry-run train toy:mlm --workdir=runs/first
 #
-# All arguments except --dry-run are passed to jepa-text. Paths are relative to the
+# All arguments except --dry-run and --help are passed to jepa-text. Paths are relative to the
 # repository. The exit code is that of jepa-text: 0 done, 1 failed, 2 cannot run, 75 stopped
 # and saved, 87 hung. If an argument contains an address (gs://, s3://, https://), its
 # client is installed too.

@@ -155,10 +155,11 @@ def test_jobset_is_complete(machine, env):
     assert container['resources']['requests'] == container['resources']['limits']
 
 
-def test_jobset_handles_exit_codes(machine):
-    manifest, workers, *_ = jobset(machine, *JOB, **GPU)
+@pytest.mark.parametrize('env, restarts', [({}, 5), (dict(RESTARTS='0'), 0)])
+def test_jobset_handles_exit_codes(machine, env, restarts):
+    manifest, workers, *_ = jobset(machine, *JOB, **GPU, **env)
     policy = manifest['spec']['failurePolicy']
-    assert policy['maxRestarts'] == 5
+    assert policy['maxRestarts'] == restarts
     usage, resume = policy['rules']
     assert usage['action'] == 'FailJobSet'
     assert resume['action'] == 'RestartJobSetAndIgnoreMaxRestarts'
@@ -276,7 +277,9 @@ def test_members_run_on_the_nodes_of_a_slurm_job(machine):
 @pytest.mark.parametrize('rank', [0, 1])
 def test_members_run_on_the_nodes_of_a_sky_cluster(machine, rank):
     task = yaml.safe_load((LAUNCH / 'ray_sky.yaml').read_text())
-    assert task['file_mounts']['/data']['source'] == '${BUCKET}'
+    # Other kinds of mount cannot rename folders or append to files.
+    mount = dict(source='${BUCKET}', mode='MOUNT_CACHED')
+    assert task['file_mounts'] == {'/data': mount}
     starts = machine.folder / 'sky_templates' / 'ray'
     starts.mkdir(parents=True)
     (starts / 'start_cluster').symlink_to(machine.fake('start_cluster'))
