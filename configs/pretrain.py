@@ -6,8 +6,7 @@
 
 The presets are those of configs/presets.py. The sizes 210m, 610m and 1b have the
 optimizer, schedule, masking and tokens per step of arXiv 2507.00994 (2.36 M, for 42,000
-steps: 99 G tokens), 35m those of arXiv 2606.05173; `toy` is configs/toy.py, for two
-cores. The rows of the papers differ:
+steps: 99 G tokens), 35m those of arXiv 2606.05173. The rows of the papers differ:
 
                  arXiv 2507.00994                      here
     sequences    of 12 to 2,036 tokens, 1,024 on       rows of 2,048 (35m: 128), of whole
@@ -58,11 +57,9 @@ def phases(preset, size):
 def get_config(
     preset: Literal[*PRESETS] = 'clm_mlm',
     *,
-    size: Literal['toy', '35m', '210m', '610m', '1b'] = '610m',
+    size: Literal['35m', '210m', '610m', '1b'] = '610m',
 ):
     """Returns the config of a preset at a size."""
-    if size == 'toy':
-        return shared('toy').get_config(preset)
     config = ConfigDict()
     config.prepare = dict(
         source=dict(name='jsonl', path='', field='text'),

@@ -16,7 +16,7 @@ PLACES = [
     *('cpt:runs/a', 'cpt:hf:a/b,size=toy', 'evaluate:models=a,b,tasks=c.csv,size=toy'),
     f'small:mlm,sets={config_file.PACKAGE / "data" / "bundled"}',  # has prepare.clean
     *(f'toy:{name}' for name in config_file.shared('toy').PRESETS),
-    *(f'pretrain:mlm,size={size}' for size in ('toy', '35m', '210m', '1b')),
+    *(f'pretrain:mlm,size={size}' for size in ('35m', '210m', '1b')),
 ]
 
 
