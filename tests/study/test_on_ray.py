@@ -73,7 +73,7 @@ def test_tasks_end_as_local_ones_do(cluster, tmp_path):
         assert 'Traceback' in (tmp_path / place / 'logs' / 'raises.log').read_text()
         assert isinstance(outcomes['diverged'].error, exits.Diverged)
     assert found[0] == found[1]
-    assert found[0]['SLURM_NTASKS'] == (None, 'None')
+    assert found[0]['SLURM_NTASKS'] == ([None], 'None')
 
 
 def test_a_task_that_no_node_can_run_and_a_second_driver_are_refused(
