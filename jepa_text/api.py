@@ -1,8 +1,9 @@
-"""What `import jepa_text as jt` offers besides `jt.load`: training from a program.
+"""The commands as functions of `import jepa_text as jt`.
 
-config    the config of a shipped name or a file, with keys set
-train     trains a run in a workdir, or resumes it
-steps     the state, the compiled step and the batches, for a loop of one's own
+config      the config of a shipped name or a file, with keys set
+train       trains a run in a workdir, or resumes it
+evaluate    test scores of fine-tuned models beside their controls, as a table
+analyze     what vectors of models hold, beside controls, as a table
 """
 
 import atexit
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 def config(name: str | os.PathLike, /, **keys: Any) -> ConfigDict:
     """Returns the ConfigDict of a config with keys set, as the command line sets them.
 
-    name     a shipped config or a file, with its argument: 'toy:clm_mlm', 'my.py'; a Path
+    name     a shipped config or a file, with arguments: 'toy:clm_mlm', 'my.py'; a Path
     keys     config keys; a dict is merged into a section, and
              **{'optimizer.weight_decay': 0.05} sets one key of it
 

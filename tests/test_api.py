@@ -62,7 +62,8 @@ def config(tmp_path_factory):
 
 
 def test_the_package_names_what_it_has():
-    assert {'load', 'train', 'steps'} < {*dir(jt)}
+    assert {'load', 'train', 'steps', 'losses', 'sklearn'} < {*dir(jt)}
+    assert jt.losses.regularizers.sigreg
     with pytest.raises(AttributeError, match='no attribute'):
         jt.nothing  # noqa: B018
 

@@ -11,6 +11,7 @@
     select, take                     gather loss positions      [B, L, ...] -> [B, M, ...]
     linear_cross_entropy             fused LM head and loss, with its gradients
     cached_value_and_grad            gradients of a batch that is processed in parts
+    regularizers                     a module of terms against collapse
 
 Depends only on jax. Inputs may have any float dtype; outputs are float32. Labels and
 indices are integers, masks are bool. Where an argument is [B, M, ...], any number of
@@ -22,6 +23,7 @@ broadcast: ValueError for labels, masks or targets whose shape does not fit, and
 that are not bool.
 """
 
+from jepa_text.losses import regularizers
 from jepa_text.losses.cached import cached_value_and_grad
 from jepa_text.losses.linear_cross_entropy import Split, linear_cross_entropy
 from jepa_text.losses.positions import masked_mean, masked_sum, select, take
@@ -51,6 +53,7 @@ __all__ = [
     'masked_mean',
     'masked_sum',
     'mse',
+    'regularizers',
     'select',
     'smooth_l1',
     'take',
