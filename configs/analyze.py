@@ -6,8 +6,8 @@ or with models and tasks as arguments:
 
     analyze:models=runs/a-0,runs/a-1,hf:NAME,tasks=bundled,sst2@GLUE/SST-2,mine.jsonl
 
-A model is the workdir of a run, or hf: followed by a name or folder. Runs whose names
-differ only in a final number are seeds of one model. A task is a file of
+A model is small, a run, a folder of finetune or save, or hf: and a name or folder. Runs
+whose names differ only in a final number are seeds of one model. A task is a file of
 jepa_text/evaluation/tasks or a name of one of its tables, followed by @ and its path; or
 a file of your own. One with further options is set on the command line:
 

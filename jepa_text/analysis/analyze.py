@@ -50,7 +50,7 @@ class Config:
 
     seed: int = field(0, 'seed of all sampling', minimum=0)
     models: tuple[str, ...] = field(
-        doc="workdirs of runs, or 'hf:' with a name or folder"
+        doc="'small', runs, folders of finetune or save, or 'hf:' and a name or folder"
     )
     tasks: tuple[dict, ...] = field(
         doc="tasks of jepa_text/evaluation/tasks, such as dict(name='bundled')"

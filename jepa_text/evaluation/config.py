@@ -101,7 +101,7 @@ class Config:
     """Config of `jepa-text evaluate`."""
 
     models: tuple[str, ...] = field(
-        doc="workdirs of runs, or 'hf:' with a name on the hub or a folder"
+        doc="'small', runs, folders of finetune or save, or 'hf:' and a name or folder"
     )
     tasks: tuple[dict, ...] = field(
         doc="tasks of jepa_text/evaluation/tasks, e.g. dict(name='sst2', path='...')"

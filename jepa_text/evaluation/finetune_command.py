@@ -25,7 +25,7 @@ class Config:
     """Config of `jepa-text finetune`."""
 
     model: str = field(
-        doc="workdir of a run, or 'hf:' with a name on the hub or a folder"
+        doc="'small', a run, a folder of finetune or save, or 'hf:' and a name or folder"
     )
     task: dict = field(doc="e.g. dict(name='labeled', path='mine.jsonl')")
     learning_rate: float = field(1e-4, 'maximum of the schedule', above=0)

@@ -57,7 +57,7 @@ WSD = {'name': 'wsd', 'peak': 5e-4, 'warmup_fraction': 0.05, 'decay_fraction': 0
 class InitFrom:
     """The section `init_from`."""
 
-    path: str = field(doc="'hf:' and a name or folder, or the workdir of a run")
+    path: str = field(doc="'small', a run, or 'hf:' and a name or folder")
     step: int | None = field(None, 'of a run; None: the newest', minimum=0)
     revision: str | None = field(None, "revision of an 'hf:' model")
     family: str | None = field(None, "of an 'hf:' model; None: by its files")
