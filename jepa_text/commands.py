@@ -43,7 +43,7 @@ class Command:
 
 STEPS = {'steps': 'steps', 'tokenizer': 'prepare.tokenizer'}
 FINETUNING = {'steps': 'finetuning.steps'}
-MODEL = "a run, or 'hf:' and a name or folder"
+MODEL = "'small', a run, a folder of finetune or save, or 'hf:' and a name or folder"
 TASK = 'a file of texts and labels, or NAME or NAME@PATH'
 EXAMINED = {
     'model': ('models', f'{MODEL}; several: A,B'),
