@@ -31,12 +31,11 @@ _PUBLIC = {
     'analyze': 'api',
     'Run': 'api',
 }
-_MODULES = ('losses', 'sklearn')
 
 
 def __getattr__(name):
     """Imports a public name, as `jepa_text.load`, or a module, as `jepa_text.losses`."""
-    if name in _MODULES:
+    if name in ('losses', 'sklearn'):
         return importlib.import_module(f'{__name__}.{name}')
     if name not in _PUBLIC:
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
@@ -45,4 +44,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *_PUBLIC, *_MODULES})
+    return sorted({*globals(), *_PUBLIC, 'losses', 'sklearn'})

@@ -1,9 +1,8 @@
 """The commands as functions of `import jepa_text as jt`.
 
-config      the config of a shipped name or a file, with keys set
-train       trains a run in a workdir, or resumes it
-evaluate    test scores of fine-tuned models beside their controls, as a table
-analyze     what vectors of models hold, beside controls, as a table
+config               the config of a shipped name or a file, with keys set
+train                trains a run in a workdir, or resumes it
+evaluate, analyze    a table of models beside their controls
 """
 
 import atexit

@@ -13,14 +13,13 @@
     cached_value_and_grad            gradients of a batch that is processed in parts
     regularizers                     a module of terms against collapse
 
-Depends only on jax. Inputs may have any float dtype; outputs are float32. Labels and
-indices are integers, masks are bool. Where an argument is [B, M, ...], any number of
-leading axes may replace B and M, including none; `linear_cross_entropy` needs both, and
-`instance_normalize` B and L. All functions are pure and safe under
-jit, grad and vmap. The caller averages; a masked mean over no positions is 0 with zero
-gradients. No function stops gradients: the caller decides what is a target. Arrays do not
-broadcast: ValueError for labels, masks or targets whose shape does not fit, and for masks
-that are not bool.
+Depends only on jax. Inputs may have any float dtype; outputs are float32. Where an
+argument is [B, M, ...], any number of leading axes may replace B and M, including none;
+`linear_cross_entropy` needs both, and `instance_normalize` B and L. All are safe under
+jit, grad and vmap. The caller averages, and decides what is a target: no function stops
+gradients. A masked mean over no positions is 0 with zero gradients. Labels and indices
+are integers. ValueError for labels, masks or targets whose shape does not fit, as they do
+not broadcast, and for masks that are not bool.
 """
 
 from jepa_text.losses import regularizers
