@@ -22,7 +22,7 @@ are integers. ValueError for labels, masks or targets whose shape does not fit, 
 not broadcast, and for masks that are not bool.
 """
 
-from jepa_text.losses import regularizers
+from jepa_text.losses import regularizers as regularizers
 from jepa_text.losses.cached import cached_value_and_grad
 from jepa_text.losses.linear_cross_entropy import Split, linear_cross_entropy
 from jepa_text.losses.positions import masked_mean, masked_sum, select, take
@@ -52,7 +52,6 @@ __all__ = [
     'masked_mean',
     'masked_sum',
     'mse',
-    'regularizers',
     'select',
     'smooth_l1',
     'take',
