@@ -16,7 +16,6 @@ import csv
 import html.parser
 import json
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -235,14 +234,17 @@ def main(folder):
                 Path(folder, kind, f'{name}.jsonl'): readers[name] for name in readers
             }
             wanted = {path: read for path, read in paths.items() if not path.exists()}
-            if wanted and not shutil.which(CLIENTS[client][0]):
-                missing += map(str, wanted)
-                print(f'{package} is left out: {client} is not installed', flush=True)
-            elif wanted:
-                with tempfile.TemporaryDirectory() as place:
+            if not wanted:
+                continue
+            with tempfile.TemporaryDirectory() as place:
+                try:
                     unpacked(client, package, Path(place))
-                    for path, read in wanted.items():
-                        write(path, read(Path(place)))
+                except (FileNotFoundError, subprocess.CalledProcessError) as error:
+                    missing += map(str, wanted)
+                    print(f'{package} is left out: {error}', flush=True)
+                    continue
+                for path, read in wanted.items():
+                    write(path, read(Path(place)))
     print(f'Missing: {", ".join(missing)}' if missing else f'{folder}: complete')
     return bool(missing)
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import sys
 import zlib
 from pathlib import Path
 
@@ -25,6 +26,7 @@ def vector(*lines):
     return number(len(data)) + zlib.compress(data)
 
 
+PACK = 'import zipfile; zipfile.ZipFile("c.whl", "w").close()'
 VERSES = '{1001001: 0, 1001002: 2, 1002001: 4}'
 NAVIGATION = '<head>h</head><div class="navheader"><div>top</div></div>'
 # (reader, {file: content}, rows).
@@ -94,18 +96,21 @@ def test_a_package_gives_its_documents(read, files, rows, tmp_path):
     assert list(read(tmp_path)) == rows
 
 
-def test_a_missing_client_leaves_its_texts_out(tmp_path, monkeypatch, capsys):
+def test_a_missing_client_or_package_leaves_its_texts_out(tmp_path, monkeypatch, capsys):
     """All else is written, only once; the status says that something is missing."""
     fetched = []
-    monkeypatch.setattr(corpus.shutil, 'which', lambda name: name == 'npm' or None)
-    monkeypatch.setattr(corpus, 'unpacked', lambda *given: fetched.append(given[1]))
-    packages = (('npm', 'a', {'x': lambda _: [{'text': 'é'}]}), ('apt', 'b', {'y': None}))
+    monkeypatch.setitem(corpus.CLIENTS, 'npm', ('no-client',))
+    monkeypatch.setitem(corpus.CLIENTS, 'apt', ('false',))
+    monkeypatch.setitem(corpus.CLIENTS, 'pip', (sys.executable, '-c', PACK))
+    packages = [('npm', 'a', {'w': None}), ('apt', 'b', {'y': None})]
+    packages += [('pip', 'c', {'x': lambda _: fetched.append('c') or [{'text': 'é'}]})]
     monkeypatch.setattr(corpus, 'TEXTS', packages)
     monkeypatch.setattr(corpus, 'SETS', ())
     for _ in range(2):
         assert corpus.main(tmp_path) == 1
-        assert 'b is left out: apt is not' in capsys.readouterr().out
-    assert fetched == ['a']
+        out = capsys.readouterr().out
+        assert 'a is left out: ' in out and 'b is left out: ' in out
+    assert fetched == ['c']
     assert json.loads((tmp_path / 'texts/x.jsonl').read_text()) == {'text': 'é'}
 
 
