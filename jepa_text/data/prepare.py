@@ -197,13 +197,13 @@ def _manifest(work, about):
         counts = _merged([part['splits'][split] for part in parts])
         if not counts['documents']:
             partial_files.discard_done(work.folder)
+            said = ''.join(f'{line}. ' for line in rows_page.problems(manifest))
             raise ValueError(
                 f'The corpus has no text in the split {split!r} (source '
-                f'{settings["source"]}); documents dropped from all splits: '
-                f'{rows_page.counted(left_out) or "none"}. Give a source with more '
-                'documents that are not blank (a document of a .txt ends at a blank '
-                'line); of a small one, change heldout_every, or prepare only one '
-                "split, as splits=('train',)."
+                f'{settings["source"]}). {said}Give a source with more documents that '
+                'are not blank (a document of a .txt ends at a blank line); of a small '
+                'one, change heldout_every, or prepare only one split, as '
+                "splits=('train',)."
             )
         capacity = counts['rows'] * settings['row_length']
         manifest['splits'][split] = counts | {'efficiency': counts['tokens'] / capacity}

@@ -72,7 +72,7 @@ def problems(manifest):
     if invalid > sum(counts['documents'] for counts in manifest['splits'].values()):
         text.append(
             'Most documents are invalid: convert files that are not UTF-8 (`iconv`), or '
-            'name another text column (prepare.source.field).'
+            'name another text column (prepare.source.field)'
         )
     return text
 

@@ -101,7 +101,7 @@ def test_documents_without_tokens_are_dropped(make, corpus, tmp_path):
     assert make(**bare)['left_out'] == {'blank': 2, 'no tokens': 1}
     assert 'no tokens' not in make('other', tokenizer=words)['left_out']
     corpus['path'].write_text('{"text": "\\u200b"}')
-    with pytest.raises(ValueError, match='dropped from all splits: 1 no tokens'):
+    with pytest.raises(ValueError, match='left out: 1 no tokens'):
         make('none', splits=('train',), **bare)
 
 
