@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from jepa_text.data.corpora import reading, row_groups
 from jepa_text.data.sets import hub, prepared
-from jepa_text.files import paths
+from jepa_text.files import checksums, paths
 from jepa_text.settings import resolve
 
 _TEXT, _BINARY = ('.tsv', '.jsonl', '.ndjson', '.csv', '.json'), ('.parquet', '.arrow')
@@ -173,7 +173,7 @@ def files(path):
 def _saved_to_disk(path):
     """{split: files} of a folder of Hugging Face's `save_to_disk`; {} for others."""
     if (path / SAVED).is_file():
-        splits = json.loads((path / SAVED).read_text())['splits']
+        splits = checksums.read_json(path / SAVED, dict)['splits']
         return {split: _shards(path / split) for split in splits}
     return {'train': _shards(path)} if (path / STATE).is_file() else {}
 
@@ -185,7 +185,7 @@ def _shards(folder):
             f'{folder / STATE} is missing, so the folder of `save_to_disk` is not '
             'complete: copy the whole folder, or save the dataset again.'
         )
-    state = json.loads((folder / STATE).read_text())
+    state = checksums.read_json(folder / STATE, dict)
     return [folder / file['filename'] for file in state['_data_files']]
 
 

@@ -123,6 +123,10 @@ def test_folders_of_save_to_disk_are_read(tmp_path, recwarn):
     (tmp_path / 'dict/train/state.json').unlink()
     with pytest.raises(FileNotFoundError, match='state.json is missing.*whole folder'):
         tables.splits(tmp_path / 'dict')
+    for name in ('one/state.json', 'dict/dataset_dict.json'):
+        path = write(tmp_path / name, '{')
+        with pytest.raises(ValueError, match=f'{name} is damaged'):
+            tables.splits(path.parent)
 
 
 def test_compressed_data_without_its_suffix_is_named(tmp_path):
