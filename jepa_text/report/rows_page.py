@@ -13,11 +13,6 @@ def is_named(reason):
     return reason.startswith((BAD, BLANK))
 
 
-def counted(counts):
-    """Returns {reason: count} as text."""
-    return ', '.join(f'{count:,} {reason}' for reason, count in counts.items())
-
-
 def lines(manifest, seconds=None, budget=0):
     """Returns the lines of a rows manifest: files, splits, and dropped documents.
 
@@ -79,8 +74,9 @@ def problems(manifest):
 
 def left_out(manifest):
     """Returns the lines on dropped documents, with examples by name."""
-    counts = manifest.get('left_out')
-    text = [f'documents left out: {counted(counts)}'] if counts else []
+    counts = (manifest.get('left_out') or {}).items()
+    counted = ', '.join(f'{count:,} {reason}' for reason, count in counts)
+    text = [f'documents left out: {counted}'] if counts else []
     for reason, names in (manifest.get('examples') or {}).items():
         if is_named(reason):
             text.append(f'{reason}, such as {"; ".join(names[:NAMES])}')

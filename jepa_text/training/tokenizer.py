@@ -208,8 +208,7 @@ def _check_sample(sample, parsed, left_out):
         reasons = ''.join(f' {line}.' for line in left_out)
         raise ValueError(
             f'The corpus has no text for a tokenizer (source {parsed.source}).{reasons} '
-            'Use a source with at least one document in UTF-8 that is not blank; `iconv` '
-            'converts others.'
+            'Use a source with a document in UTF-8 (`iconv` converts) that is not blank.'
         )
 
 
