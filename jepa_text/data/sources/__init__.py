@@ -12,12 +12,14 @@ KINDS = 'text', 'jsonl', 'csv', 'parquet'
 
 def section_of(path):
     """Returns the section of the source of a file, folder or pattern, by the names of its
-    files. Raises ValueError for files of several kinds, and as `listing.expand` does for
-    a folder without a text.
+    files, or of 'hub:NAME' and 'tfds:NAME'. Raises ValueError for files of several kinds,
+    and as `listing.expand` does for a folder without a text.
 
-    >>> section_of('texts/a.csv.gz')
-    {'name': 'csv', 'path': 'texts/a.csv.gz'}
+    >>> section_of('texts/a.csv.gz'), section_of('hub:a/b')
+    ({'name': 'csv', 'path': 'texts/a.csv.gz'}, {'name': 'hub', 'path': 'hub:a/b'})
     """
+    if path.startswith(('hub:', 'tfds:')):
+        return {'name': path.partition(':')[0], 'path': path}
     # The same folder for the config of a run, with or without a slash.
     path = os.path.expanduser(path).rstrip('/') or '/'
     modules = {kind: importlib.import_module(f'{__name__}.{kind}') for kind in KINDS}
