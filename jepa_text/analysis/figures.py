@@ -87,7 +87,7 @@ def layers(task, results):
 
 def similarity(results):
     """The section of CKA maps; falsy if CKA was not measured."""
-    seeds, figures = {}, []
+    seeds, figures, names = {}, [], plots.styles(models_of(results))
     for model, seed in results['models'].values():
         seeds.setdefault(model, []).append(seed)
     first = {model: sorted(own)[:2] for model, own in seeds.items()}
@@ -96,7 +96,7 @@ def similarity(results):
         are_first = seed == first[one][0] and other == first[two][0]
         if not are_first and (one != two or [seed, other] != first[one]):
             continue
-        one, two = plots.shortened(one), plots.shortened(two)
+        one, two = names[one]['label'], names[two]['label']
         if one == two and seed != other:
             one, two = f'{one} seed {seed}', f'{two} seed {other}'
         title = f'Unbiased CKA {f"within {one}" if one == two else f"of {one} and {two}"}'
@@ -203,13 +203,13 @@ def _looks(subjects, models):
     styles, looks = plots.styles(models, ()), {}
     for model, control in subjects:
         # Later models are thinner, so that those below show where they coincide.
-        base = styles.get(model, dict(color=plots.MUTED, linewidth=1.6))
+        base = styles.get(model, dict(color=plots.MUTED, linewidth=1.6, label=''))
         look = dict(color=base['color'], linewidth=base['linewidth'])
         marker, line = _LOOKS.get(control, _OTHER) if control else ('o', 'solid')
         look |= dict(marker=marker, linestyle=line)
         if control:
             look |= dict(markerfacecolor='white', linewidth=0.75 * base['linewidth'])
-        name = plots.legend_label(label(plots.shortened(model), control))
+        name = label(base['label'], control)
         looks[model, control] = look | {'label': name, 'markeredgewidth': 1.2}
     return looks
 

@@ -14,6 +14,8 @@ A run has the same color in all figures that list the runs in the same order. `l
 replaces the styles of `styles`: {name: keywords of axes.plot}.
 """
 
+import collections
+
 import numpy as np
 
 from jepa_text.files import extras
@@ -139,7 +141,8 @@ def dots(groups, title, xlabel, looks, has_legend=True):
         if has_legend:
             axes.axhline(row - 0.05, color=GRID, linewidth=0.6, zorder=0)
         row += gap
-    axes.set_yticks(ticks, list(groups), color=INK)
+    named = [looks.get(group, {'label': group})['label'] for group in groups]
+    axes.set_yticks(ticks, named, color=INK)
     axes.set_ylim(row - gap - 0.4, -0.6)
     axes.margins(x=0.06)
     axes.locator_params(axis='x', nbins=6)  # labels of four decimals fit
@@ -180,7 +183,19 @@ def styles(names, controls=BASELINES):
             linestyle=DASHES[turn % len(DASHES)],
             marker=MARKERS[turn % len(MARKERS)],
         )
-    return {name: look | {'label': legend_label(name)} for name, look in looks.items()}
+    return {name: looks[name] | {'label': one} for name, one in _labels(names).items()}
+
+
+def _labels(names):
+    """Returns {name: its label}: without its middle if it is long, numbered if that is
+    equal to another; with a space before a first '_', as matplotlib leaves those out."""
+    labels, seen = {}, collections.Counter()
+    for name in dict.fromkeys(names):
+        label = name if len(name) <= 40 else f'{name[:18]}…{name[-20:]}'
+        seen[label] += 1
+        number = f' ({seen[label]})' * (seen[label] > 1)
+        labels[name] = f'{" " * label.startswith("_")}{label}{number}'
+    return labels
 
 
 def blank(title, ylabel, xlabel, height=3.2):
@@ -215,20 +230,6 @@ def deterministic_svg():
     import matplotlib
 
     return matplotlib.rc_context({'svg.fonttype': 'none', 'svg.hashsalt': 'jepa-text'})
-
-
-def legend_label(name):
-    """Returns the label of a name: matplotlib leaves those with a first '_' out."""
-    return f' {name}' if name.startswith('_') else name
-
-
-def shortened(name):
-    """Returns a name whose middle is left out if it is long.
-
-    >>> shortened('2026-11-03/clm_mlm_base_muon_seq512/checkpoint')
-    '2026-11-03/clm_mlm…on_seq512/checkpoint'
-    """
-    return name if len(name) <= 40 else f'{name[:18]}…{name[-20:]}'
 
 
 def legend(figure, axes):

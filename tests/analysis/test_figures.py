@@ -86,6 +86,18 @@ def test_maps_are_of_first_seeds_and_of_the_first_two_of_a_model():
     assert [t.get_text() for t in axes.get_xticklabels()] == ['0', '4']
 
 
+def test_models_whose_long_names_differ_in_the_middle_are_told_apart():
+    models = [f'experiment_of_november_{n}_on_muon_seq512_tied' for n in ('mlm', 'clm')]
+    drawn = figures.dots({'a': {(name, ''): POINT for name in models}}, '', '', models)
+    cut = 'experiment_of_nove…_on_muon_seq512_tied'
+    legend = [text.get_text() for text in drawn.legends[0].get_texts()]
+    assert legend == [cut, f'{cut} (2)']
+    maps = [dict(sides=[(name, 0) for name in models], layers=[[0]] * 2, values=[[1]])]
+    given = dict(models={n: (n, 0) for n in models}, tasks=[dict(name='t')])
+    (one,) = figures.similarity(given | dict(similarity=maps))['figures']
+    assert one.get_suptitle() == f'Unbiased CKA of {cut} and {cut} (2)'
+
+
 def test_similarity_map_shows_numbers_if_legible():
     assert {t.get_text() for t in MAKERS['similarity']().axes[0].texts} == {'1.00', '.00'}
     many = figures.similarity_map(np.zeros((20, 20)), '', '', '', [range(20)] * 2)

@@ -122,6 +122,14 @@ def test_controls_are_hollow():
     assert labels == ['TF-IDF', 'a']
 
 
+@pytest.mark.filterwarnings('error')  # axes without room
+def test_a_name_as_long_as_a_study_allows_leaves_room_for_its_dots():
+    means = {name: {name: 0.5} for name in ('_' * 100, 'b' * 100)}
+    figure = plots.dots(means, 'probes', 'score', plots.styles(means), has_legend=False)
+    assert all('…' in text for text in boxes_of(figure) if len(text) > 20)
+    assert figure.axes[0].get_window_extent().width > 100
+
+
 def test_a_run_of_unequal_lengths_raises():
     for values, shape in (([1, 2], '2,'), ([[1, 2]], '1, 2')):
         words = rf"run 'a' has steps of shape \(3,\) .* \({shape}\)"
@@ -153,7 +161,7 @@ def test_a_constant_with_rounding_is_drawn_flat():
     assert low < 0 < 0.5 < 1 < high
 
 
-NAMES = 'clm25_42k', 'a model with a long name, bag of embeddings', 'x', 'mlm, untrained'
+NAMES = 'clm25_42k', 'a model of long name, bag of embeddings', 'x', 'mlm, untrained'
 
 
 @pytest.mark.parametrize('count', [1, 3, 4])
