@@ -144,12 +144,12 @@ def parts(study):
 
 
 def _lacking(results, arms):
-    """Returns the members of which a metric is NaN."""
+    """Returns the members of which a metric is not finite."""
     members = results['recipes'] | results.get('missing', {})
     return [
         name
         for name, (arm, n) in members.items()
-        if any(map(math.isnan, arms[arm][n].values()))
+        if not all(map(math.isfinite, arms[arm][n].values()))
     ]
 
 
