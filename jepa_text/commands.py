@@ -52,8 +52,8 @@ EXAMINED = {
 TOKENIZER = 'bpe:8192'
 TEXT = (
     'a file or folder of texts to train on: .txt, .jsonl, .csv or .parquet. The rows go '
-    'to WORKDIR-rows, or of `prepare` to WORKDIR; without --tokenizer, one is trained on '
-    f'the text ({TOKENIZER})'
+    'to WORKDIR-rows, of `study` to WORKDIR/rows, of `prepare` to WORKDIR; without '
+    f'--tokenizer, one is trained on the text ({TOKENIZER})'
 )
 ENGINE = {'engine': 'engine.name', 'jobs': 'engine.jobs'}
 DRY_RUN = {'dry-run': 'print what would be trained, and exit'}
