@@ -73,12 +73,8 @@ def write(workdir, results, configs, section):
     the section `report` of the config. Returns the path of report.html."""
     workdir = Path(workdir)
     # Only the result of a run is needed; its folder may be gone.
-    logs = {
-        name: metrics.read(workdir / name)
-        if (workdir / name / metrics.FILE).is_file()
-        else []
-        for name in configs
-    }
+    logged = {name for name in configs if (workdir / name / metrics.FILE).is_file()}
+    logs = {n: metrics.read(workdir / n) if n in logged else [] for n in configs}
     study = Study(results=results, configs=configs, logs=logs, report=section)
     lead, sections = parts(study)
     title, what = 'Comparison of training recipes', compared(study)
@@ -100,8 +96,9 @@ def compared(study):
         }
         for arm, one in study.first_spent.items()
     }
-    sizes = page.amounts(facts.values())
-    return f'{page.listed("recipe", facts)}, each with {sizes}; ± is 95 % over seeds.'
+    several = any(len(own) > 1 for own in study.members.values())
+    sizes = page.amounts(facts.values()) + '; ± is 95 % over seeds' * several
+    return f'{page.listed("recipe", facts)}, each with {sizes}.'
 
 
 def parts(study):

@@ -304,6 +304,8 @@ def test_a_run_has_the_same_color_in_all_learning_curves():
     drawn = [x for figure in curves.figures(made) for x in figure.axes[0].get_lines()]
     own = {line.get_color() for line in drawn if line.get_label() == arm}
     assert own == {plots.COLORS[1]}
+    # Where no interval is shown, none is explained.
+    assert report.compared(made).endswith(' 1 seed.')
 
 
 @pytest.mark.parametrize('seeds, about', [(1, ''), (2, '; ± over seeds alone')])
