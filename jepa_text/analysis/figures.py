@@ -204,13 +204,12 @@ def _looks(subjects, models):
     for model, control in subjects:
         # Later models are thinner, so that those below show where they coincide.
         base = styles.get(model, dict(color=plots.MUTED, linewidth=1.6, label=''))
-        look = dict(color=base['color'], linewidth=base['linewidth'])
         marker, line = _LOOKS.get(control, _OTHER) if control else ('o', 'solid')
-        look |= dict(marker=marker, linestyle=line)
+        look = dict(marker=marker, linestyle=line, markeredgewidth=1.2)
+        look |= dict(color=base['color'], linewidth=base['linewidth'])
         if control:
             look |= dict(markerfacecolor='white', linewidth=0.75 * base['linewidth'])
-        name = label(base['label'], control)
-        looks[model, control] = look | {'label': name, 'markeredgewidth': 1.2}
+        looks[model, control] = look | {'label': label(base['label'], control)}
     return looks
 
 

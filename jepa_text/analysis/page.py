@@ -61,7 +61,7 @@ def write(path, results):
 
 def compared(results):
     """Returns what was compared: models, their sizes and training, seeds and texts."""
-    names, facts = figures.models_of(results), results.get('facts', {}).values()
+    names, facts = figures.models_of(results), results['facts'].values()
     seeds = {(name, seed) for name, seed in results['models'].values()}
     text = page.listed('model', names)
     if len(seeds) > len(names):
