@@ -191,7 +191,7 @@ def _labels(names):
     equal to another; with a space before a first '_', as matplotlib leaves those out."""
     labels, seen = {}, collections.Counter()
     for name in dict.fromkeys(names):
-        label = name if len(name) <= 40 else f'{name[:18]}…{name[-20:]}'
+        label = name if len(name) <= 36 else f'{name[:16]}…{name[-19:]}'
         seen[label] += 1
         number = f' ({seen[label]})' * (seen[label] > 1)
         labels[name] = f'{" " * label.startswith("_")}{label}{number}'

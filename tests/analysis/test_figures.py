@@ -89,7 +89,7 @@ def test_maps_are_of_first_seeds_and_of_the_first_two_of_a_model():
 def test_models_whose_long_names_differ_in_the_middle_are_told_apart():
     models = [f'experiment_of_november_{n}_on_muon_seq512_tied' for n in ('mlm', 'clm')]
     drawn = figures.dots({'a': {(name, ''): POINT for name in models}}, '', '', models)
-    cut = 'experiment_of_nove…_on_muon_seq512_tied'
+    cut = 'experiment_of_no…on_muon_seq512_tied'
     legend = [text.get_text() for text in drawn.legends[0].get_texts()]
     assert legend == [cut, f'{cut} (2)']
     maps = [dict(sides=[(name, 0) for name in models], layers=[[0]] * 2, values=[[1]])]

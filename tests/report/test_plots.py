@@ -161,7 +161,7 @@ def test_a_constant_with_rounding_is_drawn_flat():
     assert low < 0 < 0.5 < 1 < high
 
 
-NAMES = 'clm25_42k', 'a model of long name, bag of embeddings', 'x', 'mlm, untrained'
+NAMES = 'clm25_42k', 'a model of a name, bag of embeddings', 'x', 'mlm, untrained'
 
 
 @pytest.mark.parametrize('count', [1, 3, 4])
