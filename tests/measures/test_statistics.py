@@ -36,6 +36,9 @@ def test_examples_without_a_common_key_are_independent():
     assert found[0] == pytest.approx(values_N.var(ddof=1) / 60, rel=0.02)
     assert found[1] < 60 and found[2] == 60
     assert statistics.variance(twice_N)[0] < 0.6 * found[0]
+    # If all are dependent, nothing is known of others.
+    for scale in statistics.SCALES:
+        assert np.isnan(statistics.mean_interval([0, 1, 1], scale, ['aaa'])[1:]).all()
     # One long text does not give each the memory of the longest.
     long = [['x' * 10**6, *map(str, range(59))]]
     tracemalloc.start()
