@@ -42,11 +42,12 @@ class TextEncoder(base.TransformerMixin, base.BaseEstimator):
         """Loads the model; X and y are not read."""
         model = self.model
         self.model_ = load.load(model) if isinstance(model, str | os.PathLike) else model
+        self._given = model
         return self
 
     def transform(self, X: Iterable[str]) -> np.ndarray:
         """Returns the vectors of texts, float32 [N, D]."""
-        if not hasattr(self, 'model_'):
+        if getattr(self, '_given', None) is not self.model:  # also after set_params
             self.fit(X)
         options = self.get_params(deep=False)
         options.pop('model')

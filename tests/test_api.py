@@ -243,3 +243,6 @@ def test_vectors_are_a_step_of_scikit_learn(labeled, tmp_path):
     encoder = clone(jt.sklearn.TextEncoder(tmp_path / 'model', pool='max'))
     vectors_ND = encoder.fit_transform(frame.text)
     np.testing.assert_array_equal(vectors_ND, model.encode(frame.text, pool='max'))
+    other = dataclasses.replace(model, name='other', pool='max')
+    assert encoder.set_params(model=other).transform(['a']).shape == vectors_ND[:1].shape
+    assert encoder.model_ is other
