@@ -37,7 +37,7 @@ def with_head(model, kind):
     network = Network(model.network.encoder, kind)
     head = network.modules['task_head']
     params = jax.jit(head.init)(jax.random.key(0), *head.example())['params']
-    params = {**model.params, 'task_head': params}
+    params = {'encoder': model.params['encoder'], 'task_head': params}
     return dataclasses.replace(model, network=network, params=params, kind=kind)
 
 

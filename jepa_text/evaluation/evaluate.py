@@ -56,9 +56,9 @@ def evaluate(config, workdir, dry_run=False):
         prediction.reader(model, config.finetuning.max_length or None)
     tasks = tasks_of(config)
     if any(task.kind == 'cloze' for task in tasks.values()):
-        for name, model in models.items():
-            # A dry run downloads no weights of hub models, so these are not checked.
-            if not (dry_run and name.startswith('hf:')):
+        for model in models.values():
+            # A dry run reads no weights of models of transformers: these are not checked.
+            if not (dry_run and model.name.startswith(paths.MODEL)):
                 model.check_fills()
     stamps = {model: load.fingerprint(model) for model in config.models}
     facts = {model: load.trained(model) for model in config.models}

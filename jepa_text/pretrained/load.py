@@ -110,7 +110,7 @@ def outline(workdir, weights=False):
     if folder is None:
         return _of_import(f'{paths.MODEL}{name}', hf_load.outline(name, weights))
     if saved.is_saved(folder):
-        return Pretrained(params={}, name=name, **saved.outline(folder)[0])
+        return Pretrained(name=name, **saved.outline(folder)[0])
     return abstract(folder, name=name)[1]
 
 

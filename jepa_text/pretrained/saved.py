@@ -121,15 +121,14 @@ def read(folder):
             'make the model again.'
         )
     leaves = jax.tree.map(jax.numpy.asarray, load_file(folder / WEIGHTS))
-    # A tied LM head is there, and has no parameters.
-    params = dict.fromkeys(description.get('modules', ()), {})
-    return fields | {'params': params | traverse_util.unflatten_dict(leaves, sep='/')}
+    params = fields['params'] | traverse_util.unflatten_dict(leaves, sep='/')
+    return fields | {'params': params}
 
 
 def outline(folder):
-    """({field of load.Pretrained: value} without parameters, content of model.json).
+    """({field of load.Pretrained: value}, content of model.json).
 
-    Does not read the weights of the folder.
+    Does not read the weights of the folder: modules are there, without parameters.
     """
     description = checksums.read_json(folder / FILE)
     tokenizer = tokenizers.load(folder / TOKENIZER, optional=('mask',))
@@ -137,6 +136,8 @@ def outline(folder):
     encoder = resolve.build('models', sizes, vocab_size=sizes.pop('vocab_size'))
     fields = _with_tuples(description['reading'])
     fields |= {'tokenizer': tokenizer, 'record': description.get('record')}
+    # A tied LM head never has parameters.
+    fields['params'] = dict.fromkeys(description.get('modules', ()), {})
     if description['kind']:
         objective = fields['kind'] = kind_of(description['kind'])
     else:

@@ -95,7 +95,8 @@ def test_a_saved_model_is_loaded_to_the_bit(name, tmp_path):
         assert getattr(again, field) == getattr(model, field)
     assert again.tokenizer.fingerprint == model.tokenizer.fingerprint
     assert load.fingerprint(tmp_path / 'one') == load.fingerprint(tmp_path / 'two')
-    assert load.outline(tmp_path / 'one').kind == model.kind
+    outline = load.outline(tmp_path / 'one')
+    assert (outline.kind, [*outline.params]) == (model.kind, [*model.params])
 
 
 def test_a_folder_of_hugging_face_needs_its_prefix(tmp_path):
