@@ -250,7 +250,7 @@ def check_scores(task):
             raise ValueError(
                 f'{task.name}: all {len(part)} scores of the {split} set are '
                 f'{part.target[0]}, so correlations are undefined. Choose another field, '
-                f'or give a larger file `{split}`.'
+                f'or give more examples, or a larger file `{split}`.'
             )
 
 
