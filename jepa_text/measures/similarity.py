@@ -53,11 +53,6 @@ def _paired(first, second):
     return first, second
 
 
-def _cross(first, second):
-    """Returns sum_n (x_n - mean)(y_n - mean)^T, [D, D'], float64."""
-    return first.centered_ND.T @ second.centered_ND
-
-
 def _ratio(cross, one, two):
     return float(cross / np.sqrt(one * two)) if one > 0 and two > 0 else 0.0
 
@@ -70,7 +65,8 @@ def _hsic(first, second):
     """
     one_N, two_N = _diagonal(first), _diagonal(second)
     # A Cloud caches its scatter; [N, N] has the same sum of squares as [D, D].
-    moments = first.scatter if first is second else _cross(first, second)
+    is_own = first is second
+    moments = first.scatter if is_own else first.centered_ND.T @ second.centered_ND
     count, shared = len(first), one_N @ two_N
     both = one_N.sum() * two_N.sum() / ((count - 1) * (count - 2))
     return np.sum(moments**2) - shared + both - 2 * shared / (count - 2)
