@@ -20,8 +20,10 @@ set -euo pipefail
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 # shellcheck source=launch/command_line.sh
 source "$ROOT/launch/command_line.sh"
-cd "$ROOT"
 DATA="${DATA:-$ROOT/runs}" run=yes
+# Without a slash, it would be the name of a volume.
+[[ "$DATA" = /* ]] || DATA="$PWD/$DATA"
+cd "$ROOT"
 case "$*" in
   build) run='' DRY='' ;;
   'build --dry-run' | '--dry-run build') run='' DRY=yes ;;

@@ -345,7 +345,7 @@ def test_what_a_command_reads_and_writes_outlives_the_machine(machine, words, lo
 def test_docker_builds_and_runs(machine):
     machine.fake('docker')
     data = machine.folder / 'runs'
-    env = dict(ACCELERATOR='cuda', IMAGE='place/jepa-text:1', DATA=str(data), PUSH='1')
+    env = dict(ACCELERATOR='cuda', IMAGE='place/jepa-text:1', DATA='runs', PUSH='1')
     code, output = machine.run('docker.sh', *JOB, **env)
     assert code == 0, output
     build, push, run = machine.called('docker')
