@@ -13,7 +13,8 @@
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 # shellcheck source=launch/command_line.sh
 source "$ROOT/launch/command_line.sh"
-VENV="${VENV:-$ROOT/.venv}"
+VENV="${VENV:-.venv}"
+[[ "$VENV" = /* ]] || VENV="$ROOT/$VENV" # the scripts change to ROOT
 MARK="$VENV/made-by-launch" # Only a folder with this file is ever deleted.
 
 # These would make pip install elsewhere, or find packages outside of the venv.

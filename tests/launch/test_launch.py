@@ -338,6 +338,13 @@ def test_python_of_a_version_manager_is_used(machine, versions, chosen):
     assert code == 0 and f'/{chosen}/' in output
 
 
+@pytest.mark.parametrize('venv', ['', 'mine', '/mine'])
+def test_an_environment_is_that_of_the_repository_in_any_folder(machine, venv):
+    line = f'source {ROOT}/launch/venv.sh; cd /tmp; echo $VENV'
+    output = machine.shell(line, machine.folder, VENV=venv)[1]
+    assert output == f'{ROOT / (venv or ".venv")}\n'
+
+
 PASSES, SKIPS, FAILS = map(
     CASE.format, ('/>', '><skipped/></testcase>', '><failure/></testcase>')
 )
