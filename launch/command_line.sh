@@ -85,18 +85,17 @@ one_node() {
 # Exits unless what COMMAND writes is below /data, the persistent storage $1, or at an address
 # that it can write to. What it reads is found missing by jepa-text.
 in_data() {
-  local word addresses="below /data, which is $1"
+  local word addresses="below /data, which is $1" stores=none
   case "${COMMAND[0]}" in
-    train | finetune | tokenizer) addresses+=', or at gs://' ;;
-    prepare | export) addresses+=', or at gs:// or s3://' ;;
+    train | finetune | tokenizer) stores='gs' addresses+=', or at gs://' ;;
+    prepare | export) stores='gs|s3' addresses+=', or at gs:// or s3://' ;;
   esac
   for word in "${COMMAND[@]}"; do
     case "${COMMAND[0]}:$word" in
       *:--*=/data/?* | export:--workdir=hf:*) ;;
-      train:--*=gs://?*/?* | finetune:--*=gs://?*/?* | tokenizer:--*=gs://?*/?*) ;;
-      prepare:--*=gs://?*/?* | prepare:--*=s3://?*/?*) ;;
-      export:--*=gs://?*/?* | export:--*=s3://?*/?*) ;;
-      *:--workdir=* | *:--to=*) fail "${0##*/}: $word is lost with the machine, or not a place that ${COMMAND[0]} writes to. Use a folder $addresses: ${word%%=*}=/data/first." ;;
+      *:--workdir=* | *:--to=*)
+        [[ "$word" =~ =($stores)://[^/]*/. ]] || fail "${0##*/}: $word is lost with the machine, or not a place that ${COMMAND[0]} writes to. Use a folder $addresses: ${word%%=*}=/data/first."
+        ;;
     esac
   done
 }
