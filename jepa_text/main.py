@@ -301,7 +301,7 @@ def _flags(command, words):
     try:
         unparsed = values(words)[1:]
     except flags.UnrecognizedFlagError as error:
-        near = resolve.nearest(error.flagname, list(values))
+        near = resolve.nearest(error.flagname, {*values, *commands.SHARED_FLAGS})
         remedy = f' {AS_SETTINGS}' if 'config.' in error.flagname else near
         raise ValueError(f'There is no flag {error.flagname!r}.{remedy}') from error
     except flags.Error as error:

@@ -362,6 +362,7 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         ('evaluate small', 'Give a model as --model=, for example `jepa-text evaluate'),
         ('evaluate six_sets', 'needs models, as --model=runs/a,hf:NAME.\n'),
         ('plan toy --distributed=on', "no flag 'distributed'"),
+        ('plan toy --print_config', "mean 'print-config'? Available: compile"),
         (f'{TRAIN} more', "'more'"),
         ('export --workdir=a --to=b --config.no=3', '--config.no: export has no config'),
         ('export small --to=b', "'small' is not a flag. A model is --workdir=MODEL."),
