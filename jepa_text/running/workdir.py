@@ -4,6 +4,7 @@ import contextlib
 import fnmatch
 import json
 import logging
+import os
 from pathlib import Path
 
 import jax
@@ -13,6 +14,7 @@ from jepa_text.running import metrics, restore
 
 _log = logging.getLogger(__name__)
 CONFIG, LOCK = 'config.json', 'lock'
+OTHER = 'Make it a folder that can be written to, or give another --workdir.'
 _MAX_SHOWN = 10
 
 
@@ -90,7 +92,13 @@ def _check_not_lost(path, steps):
 
 
 def check(path):
-    """Raises ValueError if a folder has files that are not of a run."""
+    """Raises ValueError if a folder has files that are not of a run, and PermissionError
+    if it, or the one to make it in, cannot be written to."""
+    place = next(x for x in (path, *path.parents) if os.path.exists(x))
+    if not os.access(place, os.W_OK):
+        raise PermissionError(
+            f'The workdir {path}: {place} cannot be written to. {OTHER}'
+        )
     # A run that died immediately leaves only a lock or a partial config.json.
     files = path.iterdir() if path.exists() else ()
     names = {p.name for p in files if not fnmatch.fnmatch(p.name, f'{CONFIG}.*.tmp')}
@@ -152,9 +160,7 @@ def _clear_errors(path):
         if error.errno is None:  # already has a clear message
             raise
         raise type(error)(
-            error.errno,
-            f'The workdir {path} cannot be used ({error.strerror}). Make it a folder '
-            'that can be written to, or give another --workdir.',
+            error.errno, f'The workdir {path} cannot be used ({error.strerror}). {OTHER}'
         ) from error
 
 

@@ -165,12 +165,17 @@ def test_faults_are_reported_before_anything_is_written(
 
 
 @pytest.mark.parametrize(
-    ('rows', 'words'),
-    [('run/rows', 'in the workdir'), ('rows', 'not the workdir of one')],
+    ('rows', 'access', 'words'),
+    [
+        ('run/rows', True, 'in the workdir'),
+        ('rows', True, 'not the workdir of one'),
+        ('rows', False, 'run cannot be written to'),
+    ],
 )
 def test_an_unusable_workdir_is_reported_before_rows_are_prepared(
-    rows, words, folder, tmp_path
+    rows, access, words, folder, tmp_path, monkeypatch
 ):
+    monkeypatch.setattr('os.access', lambda *_: access)
     config = changed(folder)
     config['prepare'] = dict(
         tokenizer='bundled', row_length=32, source=dict(name='bundled')
