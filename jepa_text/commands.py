@@ -264,11 +264,12 @@ def usage(arguments):
         examples = [f'  jepa-text {name} {c.example}' for name, c in COMMANDS.items()]
         lines = display.two_columns(summaries.items(), width=10)
         return USAGE.format(commands='\n'.join(lines), examples='\n'.join(examples))
-    command = COMMANDS[name]
+    command, is_shipped = COMMANDS[name], name in config_file.shipped()
     has_config = command.config_module is not None
     flags = command.keys
     if has_config:
-        keys = {key: doc for key, _, doc in display.fields(root_of(name, {}))}
+        fields = [*display.fields(root_of(name, {}))]
+        keys = {key: doc for key, _, doc in fields}
         flags = {flag: f'{keys[key]} ({key})' for flag, key in flags.items()}
     flags = flags | ({'text': TEXT} if command.has_text else {})
     flags |= {flag: text for flag, (_, text) in command.arguments.items()}
@@ -279,12 +280,12 @@ def usage(arguments):
     lines += [f'{command.summary.capitalize()}.', '', 'Flags:']
     lines += display.two_columns([(f'--{flag}', flags[flag]) for flag in flags], 16)
     if has_config:
-        own = f', some of which configs/{name}.py changes' * (
-            name in config_file.shipped()
-        )
+        own = f', some of which configs/{name}.py changes' * is_shipped
         lines += ['', f'Config keys with their defaults{own}; set as --config.KEY=VALUE:']
-        lines += display.help_lines(root_of(name, {}))
-    if name in config_file.shipped():
+        lines += display.two_columns(
+            (f'{k} = {x}' if x else k, doc) for k, x, doc in fields
+        )
+    if is_shipped:
         lines += ['', _of_shipped(name)]
     return '\n'.join(
         [*lines, '', 'Example:', '', f'  jepa-text {name} {command.example}']

@@ -55,16 +55,6 @@ def _section_of(hint):
     return None, False
 
 
-def help_lines(root):
-    """Returns the lines of --help: each key with its default and documentation."""
-    return two_columns(
-        [
-            (f'{key} = {default}' if default else key, doc)
-            for key, default, doc in fields(root)
-        ]
-    )
-
-
 def two_columns(pairs, width=44):
     """Returns lines of two columns. A long first column gets a line of its own."""
     lines = []
