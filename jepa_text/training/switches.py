@@ -127,19 +127,17 @@ def _entering(network, objective, optimizer, forgotten, shardings):
 
 
 def check(recipe):
-    """Raises ValueError, naming both phases, if one phase cannot follow the other.
+    """Raises ValueError if the step of a phase cannot be traced, as for rows that the
+    model cannot read, or, naming both phases, if one phase cannot follow the other.
 
-    Evaluates, on shapes only, each transition and one step of the phase after it; also a
-    step of the first phase if it is of a user's objective.
+    Evaluates, on shapes only, a step of each phase and each transition.
     """
     for phase in recipe.phases:
-        if modules := resolve.user_modules(phase.section):
-            with resolve.user_faults(modules):
-                _check_step(recipe, phase)
+        with resolve.user_faults(resolve.user_modules(phase.section)):
+            _check_step(recipe, phase)
     for before, phase in itertools.pairwise(recipe.phases):
         try:
             _check_switch(recipe, before, phase)
-            _check_step(recipe, phase)
         except (ValueError, TypeError, KeyError, flax.errors.FlaxError) as error:
             raise ValueError(
                 f'phase {phase.index} ({phase.name}) cannot follow phase '

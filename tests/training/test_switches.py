@@ -10,7 +10,7 @@ import tiny
 from numpy.testing import assert_array_equal
 
 from jepa_text.objectives.latent import balance
-from jepa_text.parallel import sharding
+from jepa_text.parallel import exits, sharding
 from jepa_text.study import work
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
@@ -179,10 +179,31 @@ def test_a_balance_only_takes_over_the_means_of_its_own_rule(folder, before):
     assert_array_equal(state.memory['key'], begun(built).memory['key'])
 
 
-def test_impossible_transitions_are_rejected_before_anything_is_written(folder, tmp_path):
-    _, config = made(folder, dict(name='clm'), dict(name='mlm', tied=True))
-    words = r'phase 1 \(mlm\) cannot follow phase 0 \(clm\): .* kernel of its own'
-    with pytest.raises(ValueError, match=words):
+IMPOSSIBLE = [
+    (
+        [dict(name='clm'), dict(name='mlm', tied=True)],
+        {},
+        r'phase 1 \(mlm\) cannot follow phase 0 \(clm\): .* kernel of its own',
+    ),
+    (
+        [dict(name='mlm')],
+        dict(model=dict(name='bert', preset='tiny', positions=16)),
+        'row_length=16 or less',
+    ),
+    (
+        [dict(name='mlm')],
+        dict(model=dict(name='transformer', preset='tiny', attention='cudnn')),
+        "backend 'cudnn' does not support this call",
+    ),
+]
+
+
+@pytest.mark.parametrize('sections, changes, words', IMPOSSIBLE)
+def test_impossible_runs_are_rejected_before_anything_is_written(
+    folder, tmp_path, sections, changes, words
+):
+    _, config = made(folder, *sections, **changes)
+    with pytest.raises(exits.ConfigError, match=words):
         tiny.train(config, tmp_path / 'run')
     assert not [path for path in tmp_path.rglob('*') if path.is_file()]
 
