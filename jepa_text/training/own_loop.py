@@ -58,7 +58,7 @@ def steps(
 
 def _batches(recipe, phase, done):
     with contextlib.closing(train.batches_of(recipe, phase, done)) as batches:
-        for _, batch in zip(range(done, phase.stop), batches):
+        for batch in batches:
             yield sharding.put_batch(batch, recipe.mesh)
 
 
