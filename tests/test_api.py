@@ -108,7 +108,7 @@ def test_metrics_at_an_address_are_read():
 
 
 @pytest.mark.parametrize(
-    ('name', 'keys', 'words'),
+    'name, keys, words',
     [
         ('tuy', {}, "Did you mean 'toy'"),
         ('toy', {'stesp': 3}, "Did you mean 'steps'"),

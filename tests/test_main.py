@@ -69,7 +69,7 @@ def test_help_lists_available_names():
 
 
 @pytest.mark.parametrize(
-    ('word', 'words'),
+    'word, words',
     [
         ('objective', ('objective: one of', '  hybrid ', '  mlm ')),
         ('mlm', ("objective: dict(name='mlm', ...)", '  rate = 0.3', 'mask_share')),
@@ -134,7 +134,7 @@ def test_a_shipped_config_is_found_by_name_in_any_folder(tmp_path, monkeypatch, 
 
 
 @pytest.mark.parametrize(
-    ('words', 'same', 'workdir'),
+    'words, same, workdir',
     [
         (
             'evaluate --model=runs/a,hf:b/c --task=x/y.csv --steps=9',
@@ -163,7 +163,7 @@ def test_models_and_tasks_are_a_whole_command(words, same, workdir):
 
 
 @pytest.mark.parametrize(
-    ('command', 'words', 'values'),
+    'command, words, values',
     [
         ('evaluate', '--model=a,hf:b/c', dict(models=['a', 'hf:b/c'])),
         ('six_sets', '--model=a --task=sst2@x', dict(models=['a'])),
@@ -336,7 +336,7 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ('arguments', 'words'),
+    'arguments, words',
     [
         ('', 'prepare'),
         ('trian', "'train'"),
@@ -395,7 +395,7 @@ def test_wrong_usage_is_explained(arguments, words, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ('error', 'code'),
+    'error, code',
     [
         (None, 0),
         (RuntimeError('broken'), 1),

@@ -130,7 +130,7 @@ def test_figures_become_pictures_and_tables_html(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ('code', 'error', 'message'),
+    'code, error, message',
     [
         ('1 / 0', ZeroDivisionError, 'division'),
         ('print("x" * 500_000)', ValueError, 'would have 500 kB'),

@@ -205,7 +205,7 @@ SAME = [dict(name='sentences', made='word_order', max_texts=200, seed=n) for n i
 
 
 @pytest.mark.parametrize(
-    ('changes', 'words'),
+    'changes, words',
     [
         (dict(models=[]), 'analyze needs models, as --model='),
         (dict(models=['nowhere']), 'nowhere contains no config.json'),

@@ -117,7 +117,7 @@ def test_cls_is_skipped_if_unavailable(model):
 
 
 @pytest.mark.parametrize(
-    ('call', 'words'),
+    'call, words',
     [
         (dict(poolings=('maen',)), "no pooling 'maen'. Did you mean 'mean'"),
         (dict(poolings=('cls-specials',)), "'cls-specials': .* excludes that token"),

@@ -83,7 +83,7 @@ def shapes(uniformity, rank, nearness, **changes):
 
 
 @pytest.mark.parametrize(
-    ('uniformity', 'rank', 'merits'),
+    'uniformity, rank, merits',
     [
         (-2.6, 40.0, {'uniformity', 'effective_rank', 'class_alignment'}),
         (-0.5, 40.0, {'effective_rank'}),  # nearer, as all texts are
@@ -111,7 +111,7 @@ def exactly(value):
 
 
 @pytest.mark.parametrize(
-    ('control', 'higher', 'p', 'kind'),
+    'control, higher, p, kind',
     [
         (exactly(-0.15), False, None, 'unclear'),
         (exactly(-0.16), False, None, 'explained'),

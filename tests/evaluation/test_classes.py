@@ -55,7 +55,7 @@ CLASSES = [
 ]
 
 
-@pytest.mark.parametrize(('name', 'values', 'expected'), CLASSES)
+@pytest.mark.parametrize('name, values, expected', CLASSES)
 def test_classes_keep_their_order_and_type(name, values, expected, tmp_path):
     kind = kind_of(build(write(tmp_path / name, values)))
     assert repr(kind.labels) == repr(expected)
@@ -113,7 +113,7 @@ SCORES = [0.0, 0.25, 0.5, 0.75, 1.25, 3.0]
 
 
 @pytest.mark.parametrize(
-    ('name', 'values', 'options', 'expected'),
+    'name, values, options, expected',
     [
         ('a.jsonl', SCORES, {}, 'scores'),
         ('a.csv', SCORES, {}, 'scores'),

@@ -164,7 +164,7 @@ def test_a_model_that_cannot_fill_masks_raises_before_training(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ('row', 'what'),
+    'row, what',
     [
         ({'text': 'no mask at all'}, 'row 3: .* has 0 masks, but must have exactly one'),
         ({'text': 'a [MASK] and a <mask>'}, 'has 2 masks, but must have exactly one'),
@@ -195,7 +195,7 @@ def test_candidates_are_read_from_table_cells(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ('row', 'what'),
+    'row, what',
     [
         (('The ', ' is.', ('congressman',), True), 'without candidates an answer must'),
         (('The wh', 'le.', ('a', 'o')), "no separate tokens for 'a': they contain adjac"),

@@ -60,7 +60,7 @@ def test_truncated_texts_warn():
 
 
 @pytest.mark.parametrize(
-    ('row', 'message'),
+    'row, message',
     [
         ({}, "Two tasks are named 'sea'"),
         (

@@ -201,7 +201,7 @@ def test_a_dry_run_prints_the_plan_without_reading_weights(place, capsys, monkey
 
 
 @pytest.mark.parametrize(
-    ('model', 'words'),
+    'model, words',
     [
         ('none', 'none contains no config.json'),
         ('foreign', 'config.json is missing: use a folder'),
@@ -308,7 +308,7 @@ def test_metrics_that_a_task_lacks_raise_before_training():
         examination(task)
 
 
-@pytest.mark.parametrize(('last', 'unanswerable'), [([], True), ([(2, 'whale')], False)])
+@pytest.mark.parametrize('last, unanswerable', [([], True), ([(2, 'whale')], False)])
 def test_no_answer_is_allowed_only_in_sets_that_have_such_questions(last, unanswerable):
     given = ['why'] * 4, ['a whale'] * 4, [[(2, 'whale')]] * 3 + [last]
     whole = tasks.Examples(*given)

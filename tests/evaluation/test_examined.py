@@ -92,7 +92,7 @@ def test_failures_are_counted(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ('kind', 'metric', 'theirs'),
+    'kind, metric, theirs',
     [('tags', 'entity_f1', 'sentence_macro_f1'), ('spans', 'f1', 'token_f1')],
 )
 def test_models_selected_by_the_papers_metric_are_shown(tmp_path, kind, metric, theirs):

@@ -33,7 +33,7 @@ class Pretended:
 
 
 @pytest.mark.parametrize(
-    ('room', 'members', 'wanted'),
+    'room, members, wanted',
     [
         (None, 30, 32),
         (None, 3, 4),

@@ -296,7 +296,7 @@ NAN, INF = np.nan, np.inf
 
 
 @pytest.mark.parametrize(
-    ('kind', 'arguments', 'message'),
+    'kind, arguments, message',
     [
         ('labels', (['0'], ['0'], '00'), r"\['0', '0'\] must be unique"),
         ('scores', ([1.0, 2.0, 3.0], [1.0, NAN, INF]), '2 of 3 .* is nan at instance 1'),
@@ -329,7 +329,7 @@ def test_relevance_may_be_of_any_type_of_number():
 
 
 @pytest.mark.parametrize(
-    ('module', 'kind', 'arguments'),
+    'module, kind, arguments',
     [
         ('sklearn.metrics', 'labels', (['0'], ['0'], '01')),
         ('seqeval.scheme', 'tags', ([['B-X']], [['O']])),

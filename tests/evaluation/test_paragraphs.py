@@ -52,7 +52,7 @@ def test_each_paragraph_comes_with_its_document():
 
 
 @pytest.mark.parametrize(
-    ('text', 'expected'),
+    'text, expected',
     [
         ('天气很好。我们去看“电影”！好 吗？', '天气很好。|我们去看“电影”！|好 吗？'),
         ('これは「本。」私です。', 'これは「本。」|私です。'),

@@ -6,7 +6,7 @@ from jepa_text.evaluation.results import published
 
 
 @pytest.mark.parametrize(
-    ('wanted', 'value', 'interval'),
+    'wanted, value, interval',
     [
         (('2', '210M', 'mlm', '42000', 0.5, 'sst2'), 91.61, 0.35),
         (('5', '1B', 'mlm', '42000', 0.5, 'IR'), 81.97, 0.27),

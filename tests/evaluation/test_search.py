@@ -50,7 +50,7 @@ def test_top_k_equals_sorting(queries, documents, k, seed):
 
 
 @pytest.mark.parametrize(
-    ('queries_QD', 'documents', 'k', 'words'),
+    'queries_QD, documents, k, words',
     [
         (np.ones((2, 2)), 9, 3, 'vector of document 7 or of query 0 is not finite'),
         (np.array([[1, 1], [1, np.inf]]), 7, 3, 'or of query 1 is not finite'),

@@ -71,7 +71,7 @@ def test_the_papers_metric_may_select_and_any_metric_is_returned():
 
 
 @pytest.mark.parametrize(
-    ('kind', 'named', 'by', 'expected'),
+    'kind, named, by, expected',
     [
         ('labels', 'mcc', 'standard', 'mcc'),
         ('labels', 'f1', 'paper', 'accuracy'),
@@ -166,7 +166,7 @@ def test_verdicts_need_five_seeds_and_eight_flip_signs():
 
 
 @pytest.mark.parametrize(
-    ('lines', 'message'),
+    'lines, message',
     [
         ([line(1e-5, x, 1, 1, item=x) for x in (0, 1)], 'seed 1 has other settings'),
         ([line(1e-5, 0, math.nan, 1)], 'its validation standard accuracy is nan'),

@@ -59,7 +59,7 @@ def test_odd_words_replace_a_quarter_by_words_of_the_texts():
 
 @every
 @pytest.mark.parametrize(
-    ('text', 'first', 'last'),
+    'text, first, last',
     [
         ('今天天气很好，我们去看电影。', '今', '影。'),
         ('「テスト」はiPhoneで します', '「テ', 'す'),

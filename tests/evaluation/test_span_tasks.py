@@ -103,7 +103,7 @@ def at(start, text='Oslo'):
 
 
 @pytest.mark.parametrize(
-    ('field', 'value', 'words'),
+    'field, value, words',
     [
         ('question', ' ', "row 1: the question is ' ', but must be a text"),
         ('context', None, 'row 1: the context is None'),

@@ -103,7 +103,7 @@ MEDICAL = 'a\tB-medical condition\nb\tI-medical condition\nc\tO\n'
 
 
 @pytest.mark.parametrize(
-    ('text', 'scheme', 'expected'),
+    'text, scheme, expected',
     [
         (MEDICAL, '', ['B-medical condition', 'I-medical condition', 'O']),
         ('a B-X\nb I-X\n', '', ['B-X', 'I-X']),
@@ -242,7 +242,7 @@ def test_columns_are_chosen_by_number(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ('name', 'text', 'words'),
+    'name, text, words',
     [
         ('a.conll', 'EU NNP B-ORG\nwas O\n', 'line 2 has 2 columns, but the line befo'),
         ('a.conll', 'EU\n', 'line 1 has 1 columns'),

@@ -91,7 +91,7 @@ OWN = [
 ]
 
 
-@pytest.mark.parametrize(('kind', 'row'), OWN)
+@pytest.mark.parametrize('kind, row', OWN)
 def test_the_kind_is_inferred_from_fields(kind, row, tmp_path):
     rows = [
         {k: f'{v} {n}' if isinstance(v, str) else v for k, v in row.items()}
@@ -168,7 +168,7 @@ SHARED = [
 ]
 
 
-@pytest.mark.parametrize(('name', 'row', 'shared', 'words'), SHARED)
+@pytest.mark.parametrize('name, row, shared, words', SHARED)
 def test_texts_shared_by_train_and_test_are_said(
     name, row, shared, words, tmp_path, capsys
 ):
@@ -230,7 +230,7 @@ def test_binary_classes_may_be_floats(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ('spellings', 'labels'),
+    'spellings, labels',
     [
         *((x, x) for x in (('v1.0', 'v2.0'), (0.5, 1.0), (1, 2.0), ('1', '2'))),
         *((('good', ' good', 'bad', 'bad '), x) for x in ((), ('bad', 'good'))),
@@ -274,7 +274,7 @@ UNNAMED = [{'sentence': 'a', 'label': 1}] * 5
 
 
 @pytest.mark.parametrize(
-    ('name', 'file', 'content', 'words'),
+    'name, file, content, words',
     [
         ('labeled', 'a.jsonl', None, 'There is no file or folder'),
         ('labeled', 'a.jsonl', UNNAMED, "has no field 'text'.*Available: label, sent"),

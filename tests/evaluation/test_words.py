@@ -12,7 +12,7 @@ TEXTS = ['The whale sank the ship.', 'A ship, a sea!', 'The Sea; the whale', 'à
 
 
 @pytest.mark.parametrize(
-    ('text', 'expected'),
+    'text, expected',
     [
         ('ÉTÉ, à l’aube — Дом №5', 'été à l’aube дом 5'),
         ('... —', ''),

@@ -56,7 +56,7 @@ def examination(folder, given=None, **changes):
     return examiner.examination_of(model, task, given or settings.Finetuning())
 
 
-@pytest.mark.parametrize(('given', 'pool'), [('auto', 'max'), ('mean', 'mean')])
+@pytest.mark.parametrize('given, pool', [('auto', 'max'), ('mean', 'mean')])
 def test_correlations_equal_scipy(tmp_path, given, pool):
     """By the model's own pooling, or by that of the settings."""
     made = examination(tmp_path, settings.Finetuning(pool=given), pool='max')
@@ -94,7 +94,7 @@ def test_the_test_set_equals_that_with_training(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ('file', 'section', 'rows'),
+    'file, section, rows',
     [
         # All 45 pairs of ten texts cannot be split without a text on both sides.
         ('near.jsonl', dict(name='own'), ALL_PAIRS),

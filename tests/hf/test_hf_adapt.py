@@ -111,7 +111,7 @@ def test_a_window_needs_a_choice(folder):
 
 
 @pytest.mark.parametrize(
-    ('section', 'words'),
+    'section, words',
     [
         (dict(maks='auto'), "Did you mean 'mask'"),
         (dict(head='tied'), "head='tied'"),
@@ -167,7 +167,7 @@ def test_sentence_models_pool_all_tokens_and_scale(folder):
 
 
 @pytest.mark.parametrize(
-    ('section', 'pool'),
+    'section, pool',
     [
         (dict(pooling_mode_cls_token=True, pooling_mode_mean_tokens=False), 'cls'),
         (dict(pooling_mode_lasttoken=True), 'last'),

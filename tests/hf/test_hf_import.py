@@ -212,7 +212,7 @@ def test_shards_are_read_onto_the_mesh_part_by_part(folder, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ('change', 'words'),
+    'change, words',
     [
         (lambda t: t.pop('lm_head.weight'), None),
         (lambda t: t.pop('model.norm.weight'), r'missing: model\.norm\.weight'),
@@ -265,7 +265,7 @@ def test_families_without_windows_ignore_the_config(folder, case):
 
 
 @pytest.mark.parametrize(
-    ('changes', 'words'),
+    'changes, words',
     [
         (dict(model_type='lama'), "Did you mean 'llama'"),
         (dict(hidden_act='relu'), "hidden_act='relu'"),

@@ -86,7 +86,7 @@ PACKAGES = [
 
 
 @pytest.mark.parametrize(
-    ('read', 'files', 'rows'), PACKAGES, ids=[read.__name__ for read, *_ in PACKAGES]
+    'read, files, rows', PACKAGES, ids=[read.__name__ for read, *_ in PACKAGES]
 )
 def test_a_package_gives_its_documents(read, files, rows, tmp_path):
     for name, content in files.items():

@@ -109,7 +109,7 @@ def test_a_cloud_without_variance_has_values_in_every_form(rows_ND):
 
 
 @pytest.mark.parametrize(
-    ('lengths', 'message'),
+    'lengths, message',
     [
         ([3] * 299, r'300 vectors .*\(299, 1\)'),
         ([0] + [3] * 299, 'minimum 0'),

@@ -164,7 +164,7 @@ CLOUD = cloud.as_cloud(CLOUD_ND)
 
 
 @pytest.mark.parametrize(
-    ('measure', 'given', 'message'),
+    'measure, given, message',
     [
         (geometry.summary, [np.ones((1, 4))], 'at least 2 rows'),
         *(

@@ -132,7 +132,7 @@ VALID = ROWS_ND, LABELS_N, ROWS_ND, LABELS_N
 
 
 @pytest.mark.parametrize(
-    ('changes', 'message'),
+    'changes, message',
     [
         ({1: [2] * 4}, 'at least two classes'),
         ({1: np.array(['a'] * 4, object)}, "labels are 'a', but"),

@@ -85,7 +85,7 @@ def _separate_pairs(rng, count):
 
 
 @pytest.mark.parametrize(
-    ('draw', 'sizes', 'bounds'),
+    'draw, sizes, bounds',
     draws.in_stages(
         (_repeated, (60, 5), (0.91, 0.99)),  # as independent: 69 %
         (_all_pairs, (20,), (0.84, 0.98)),  # as independent: 59 %
@@ -226,7 +226,7 @@ def test_holm_rejects_step_by_step_as_published():
 
 
 @pytest.mark.parametrize(
-    ('call', 'words'),
+    'call, words',
     [
         (lambda s: s.mean_interval([1.0, np.nan], 'share'), 'a list of finite values'),
         (lambda s: s.mean_interval([], 'share'), r'values of shape \(0,\)'),

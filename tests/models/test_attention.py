@@ -141,7 +141,7 @@ INTERPRETED = [
 
 
 @pytest.mark.parametrize(
-    ('name', 'width', 'heads', 'kv_heads', 'causal', 'window'),
+    'name, width, heads, kv_heads, causal, window',
     [
         *((name, 16, 4, 2, *mask) for name in ('xla', 'blockwise') for mask in EVERY),
         *(('tokamax', 96, 4, 2, *mask) for mask in EVERY),
@@ -212,7 +212,7 @@ def test_blockwise_memory_grows_with_the_length_not_its_square():
     assert blocks[1] < whole[1] / 3
 
 
-@pytest.mark.parametrize(('causal', 'window'), EVERY)
+@pytest.mark.parametrize('causal, window', EVERY)
 def test_ranges_match_the_mask(causal, window):
     first, end = tokamax.ranges(jnp.asarray(SEGMENTS), causal, window)
     index = np.arange(L)
@@ -248,7 +248,7 @@ def emulated(monkeypatch):
     monkeypatch.setattr(inner, 'dot_product_attention', emulate)
 
 
-@pytest.mark.parametrize(('count', 'fits'), [(8, True), (9, False)])
+@pytest.mark.parametrize('count, fits', [(8, True), (9, False)])
 def test_rows_with_too_many_documents_use_blockwise(emulated, count, fits):
     segments = np.minimum(np.arange(128) // 5, count - 1)[None].astype(np.int32) + 1
     assert bool(cudnn.fits(jnp.asarray(segments))) is fits
@@ -325,7 +325,7 @@ def test_kernels_lower_for_their_platforms(width, lowerable):
 
 
 @pytest.mark.parametrize(
-    ('name', 'request_', 'changes', 'words'),
+    'name, request_, changes, words',
     [
         ('pallas', REQUEST, {}, 'NVIDIA'),
         ('pallas', HOPPER, dict(dtype='float32'), 'float32'),
@@ -498,7 +498,7 @@ def layer(name, policy=None, **options):
 
 
 @pytest.mark.parametrize(
-    ('name', 'options', 'products'),
+    'name, options, products',
     [
         # Matrix products of the program: forward, and those of the backward pass.
         ('blockwise', {}, 2 + 6),
@@ -593,7 +593,7 @@ def test_groups_of_keys_are_repeated_if_there_are_more_devices(groups, repeated)
 
 
 @pytest.mark.parametrize(
-    ('said', 'capability'), [('9.0', (9, 0)), ('gfx90a', (0, 0)), (None, (0, 0))]
+    'said, capability', [('9.0', (9, 0)), ('gfx90a', (0, 0)), (None, (0, 0))]
 )
 def test_the_capability_is_that_of_nvidia_gpus(said, capability, monkeypatch):
     device = types.SimpleNamespace(compute_capability=said)

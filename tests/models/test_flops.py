@@ -236,9 +236,7 @@ def test_attention_counts_visible_positions():
         assert flops.visible(12, causal, window) == pytest.approx(mask.sum() / 12)
 
 
-@pytest.mark.parametrize(
-    ('attends', 'share'), [('bidirectional', 1), ('causal', 17 / 32)]
-)
+@pytest.mark.parametrize('attends, share', [('bidirectional', 1), ('causal', 17 / 32)])
 def test_attention_is_counted_apart(attends, share):
     """Two products of length x length a head, forward and for both gradients."""
     objective, network, batch = parts(MLM | dict(attends=attends), length=16, rows=2)

@@ -119,7 +119,7 @@ def test_gradients_of_a_frequent_token_are_summed_in_float32():
 
 
 @pytest.mark.parametrize(
-    ('options', 'words'),
+    'options, words',
     [
         (dict(preset='tyny'), 'tyny'),
         (dict(preset='tiny', kv_heads=3), 'kv_heads=3'),

@@ -54,7 +54,7 @@ def predicted(name):
 
 
 @pytest.mark.parametrize(
-    ('name', 'attend', 'options', 'tolerance'),
+    'name, attend, options, tolerance',
     draws.in_stages(
         ('cudnn', in_runs, {}, 1e-5),
         (

@@ -81,7 +81,7 @@ def test_fixed_and_schedule():
     assert_allclose(found, [0.1, 0.5, 0.9, 0.9], rtol=1e-6)
 
 
-@pytest.mark.parametrize(('name', 'value'), [('weight', 2.0), ('low', 0.9)])
+@pytest.mark.parametrize('name, value', [('weight', 2.0), ('low', 0.9)])
 def test_fields_of_ones_own_rule_have_no_ranges(name, value):
     rule = dataclasses.make_dataclass('Own', [name], bases=(balance.Balance,))(value)
     assert getattr(rule, name) == value and rule.memory() == {}

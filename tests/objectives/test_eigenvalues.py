@@ -19,8 +19,7 @@ def covariance(width, rank, falls=0.0):
 
 @pytest.mark.parametrize('method', [bisected, eigenvalues])
 @pytest.mark.parametrize(
-    ('width', 'rank', 'falls'),
-    [(2, 2, 0), (3, 3, 0), (48, 48, 0), (64, 64, 3), (64, 5, 0)],
+    'width, rank, falls', [(2, 2, 0), (3, 3, 0), (48, 48, 0), (64, 64, 3), (64, 5, 0)]
 )
 def test_eigenvalues_against_float64(method, width, rank, falls):
     matrix_DD = covariance(width, rank, falls)

@@ -342,7 +342,7 @@ NO_SAMPLE = dict(name='sigreg', weight=1, sample=0)
 
 
 @pytest.mark.parametrize(
-    ('name', 'section', 'words'),
+    'name, section, words',
     [
         ('mlm', dict(rate=1.5), 'rate=1.5'),
         ('mlm', dict(sampler='best'), 'fixed, iid'),

@@ -16,7 +16,7 @@ def wsd(**lengths):
 
 
 @pytest.mark.parametrize(
-    ('name', 'lengths'),
+    'name, lengths',
     [
         ('wsd', dict(warmup=0.1, decay=0.2)),
         ('wsd', dict(warmup=0, decay=1)),
@@ -94,7 +94,7 @@ def test_values_match_optax(ours, theirs):
 
 
 @pytest.mark.parametrize(
-    ('section', 'words'),
+    'section, words',
     [
         (-1e-3, 'schedule=-0.001 must be a number at least 0'),
         ({'name': 'wdd'}, 'wsd'),

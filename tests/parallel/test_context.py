@@ -134,7 +134,7 @@ def predicting(name, **options):
 
 
 @pytest.mark.parametrize(
-    ('context', 'changes', 'words'),
+    'context, changes, words',
     [
         (4, dict(model=small.section(heads=2, kv_heads=2)), 'the 2 heads'),
         (-1, dict(model=small.section(heads=2, kv_heads=2)), 'the 2 heads'),

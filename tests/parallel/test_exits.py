@@ -42,7 +42,7 @@ def missing_package():
 
 
 @pytest.mark.parametrize(
-    ('function', 'kind', 'words'),
+    'function, kind, words',
     [
         (lambda: ranges.number('rate', -1, minimum=0), ValueError, 'rate'),
         (as_main, ValueError, 'no command'),

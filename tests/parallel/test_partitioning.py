@@ -185,14 +185,14 @@ def each_objective():
                 yield pytest.param(objective, sizes, marks=mark)
 
 
-@pytest.mark.parametrize(('objective', 'sizes'), [*each_objective()])
+@pytest.mark.parametrize('objective, sizes', [*each_objective()])
 def test_activations_stay_with_their_rows_for_every_objective(objective, sizes, capfd):
     check(*compiled(objective, sizes), objective)
     assert 'full rematerialization' not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ('objective', 'sizes', 'changes', 'options'),
+    'objective, sizes, changes, options',
     draws.in_stages(
         ('mlm', MESHES[2], dict(model=section('modernbert', 'blockwise')), {}),
         ('mlm', MESHES[0], dict(accumulate=3), dict(parts=3)),

@@ -164,7 +164,7 @@ def compare(first, second):
 
 
 @pytest.mark.parametrize(
-    ('environ', 'is_of_job'),
+    'environ, is_of_job',
     [
         ({}, False),
         ({'JAX_COORDINATOR_ADDRESS': 'host:1'}, True),
@@ -227,7 +227,7 @@ JAX = {'JAX_COORDINATOR_ADDRESS': 'n1:1', 'JAX_NUM_PROCESSES': '2', 'JAX_PROCESS
 
 
 @pytest.mark.parametrize(
-    ('environ', 'visible'),
+    'environ, visible',
     [
         (slurm('1(x2)'), 'all'),
         (slurm('1(x2)', node='1') | EIGHT, 'all'),

@@ -17,7 +17,7 @@ def test_topologies_by_name():
 
 
 @pytest.mark.parametrize(
-    ('name', 'words'),
+    'name, words',
     [
         ('v5e:5', 'v5e:5 is not a supported slice.* v5e:4, v5e:8, v5e:16'),
         ('h100:12', 'must be a multiple of 8'),
@@ -29,7 +29,7 @@ def test_unsupported_hardware_is_rejected(name, words):
         targets.topology(name)
 
 
-@pytest.mark.parametrize(('name', 'extra'), [('h200:8', 'cuda'), ('v5e:8', 'tpu')])
+@pytest.mark.parametrize('name, extra', [('h200:8', 'cuda'), ('v5e:8', 'tpu')])
 def test_missing_compiler_is_reported(name, extra, monkeypatch):
     monkeypatch.setattr(aot.xla_flags, 'installed', lambda *packages: {})
     with pytest.raises(ValueError, match=rf"pip install 'jepa-text\[{extra}\]'"):

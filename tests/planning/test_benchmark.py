@@ -72,7 +72,7 @@ def test_preset_sets_the_size():
 
 
 @pytest.mark.parametrize(
-    ('changes', 'words'),
+    'changes, words',
     [
         (dict(rounds=0), 'rounds=0'),
         (dict(warmup_steps=0), 'warmup_steps=0'),

@@ -43,7 +43,7 @@ ROW, TABLE = 64 * 4, jnp.ones((1000, 64))
 
 
 @pytest.mark.parametrize(
-    ('function', 'inputs', 'low', 'high'),
+    'function, inputs, low, high',
     [
         # Input, output, and the index of the slice.
         (part, (TABLE, 3), 2 * 10 * ROW, 3 * 10 * ROW),
@@ -95,7 +95,7 @@ def test_gpu_program_is_parsed():
 
 
 @pytest.mark.parametrize(
-    ('shape', 'result', 'held'),
+    'shape, result, held',
     [
         ('f32[8]{0}', 'f32[8]{0}', 32),
         ('(f32[8]{0}, /*index=1*/f32[8]{0})', '(f32[8]{0}, f32[8]{0})', 64),

@@ -341,7 +341,7 @@ def test_command_needs_no_workdir_and_has_flags(capsys):
 
 
 @pytest.mark.parametrize(
-    ('flag', 'words'),
+    'flag, words',
     [
         ('--hardware=v9', "hardware='v9'"),
         ('--hardware=h100:7', 'batch_size=1152 is not a multiple of 7'),

@@ -66,7 +66,7 @@ def test_vectors_do_not_depend_on_the_batch(model, pool):
 
 
 @pytest.mark.parametrize(
-    ('shape', 'axes', 'rows'),
+    'shape, axes, rows',
     draws.in_stages(
         ((2, 2), ('data', 'fsdp'), 4),
         ((4,), ('fsdp',), 4),
@@ -137,7 +137,7 @@ def test_counts_that_are_no_integers_above_zero_are_refused(model, count):
 
 
 @pytest.mark.parametrize(
-    ('texts', 'kind'),
+    'texts, kind',
     [
         (None, 'NoneType'),
         (7, 'int'),
@@ -255,7 +255,7 @@ def test_a_model_is_pickled_and_copied_after_use(model, name, copied):
 
 
 @pytest.mark.parametrize(
-    ('section', 'fills'),
+    'section, fills',
     [
         (dict(name='mlm', attends='causal'), True),
         (dict(name='mlm', mask_share=0.0, random_share=1.0), False),

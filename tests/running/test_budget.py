@@ -6,7 +6,7 @@ from jepa_text.running import budget
 
 
 @pytest.mark.parametrize(
-    ('tokens', 'steps'), [(1, 1), (512, 1), (513, 2), (5_120, 10), (1e6, 1954)]
+    'tokens, steps', [(1, 1), (512, 1), (513, 2), (5_120, 10), (1e6, 1954)]
 )
 def test_steps_cover_the_tokens(tokens, steps):
     data = {'batch_size': 16, 'row_length': 32}

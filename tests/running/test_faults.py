@@ -8,7 +8,7 @@ from faults import flips, kills
 
 
 @pytest.mark.parametrize(
-    ('harness', 'number'),
+    'harness, number',
     [
         pytest.param(kills, 1, marks=pytest.mark.slow),
         pytest.param(kills, 3, marks=pytest.mark.long),

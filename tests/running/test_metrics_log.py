@@ -55,7 +55,7 @@ def test_not_finite_values_are_strings_in_strict_json_and_floats_when_read(tmp_p
 
 
 @pytest.mark.parametrize(
-    ('name', 'value', 'words'),
+    'name, value, words',
     [
         *[('train/x', x, "'train/x' must be one number") for x in (np.ones(3), [1, 2])],
         *[('train/x', x, "'train/x' must be one number") for x in ('text', None, 1j)],

@@ -129,7 +129,7 @@ def test_the_saved_config_is_completed_or_raises(begun):
 
 
 @pytest.mark.parametrize(
-    ('name', 'text'),
+    'name, text',
     [
         ('thesis.tex', 'years of work'),
         ('config.json', '{"model_type": "bert"}'),  # of an exported model

@@ -165,7 +165,7 @@ def test_faults_are_reported_before_anything_is_written(
 
 
 @pytest.mark.parametrize(
-    ('rows', 'access', 'words'),
+    'rows, access, words',
     [
         ('run/rows', True, 'in the workdir'),
         ('rows', True, 'not the workdir of one'),

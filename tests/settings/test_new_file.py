@@ -106,7 +106,7 @@ def test_adapting_trains(folder, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ('place', 'words'),
+    'place, words',
     [
         # As written before 0.2.
         ('pretrain:jepa_mlm,610m', "'610m' has no key; write size=610m"),

@@ -83,7 +83,7 @@ def test_shorter_texts_are_found_as_a_whole(tmp_path):
         assert not one.clean(text)[1]
 
 
-@pytest.mark.parametrize(('form', 'other'), [('NFKC', 'Ｎｉｎｅ'), ('NFC', 'Ni\u0301ne')])
+@pytest.mark.parametrize('form, other', [('NFKC', 'Ｎｉｎｅ'), ('NFC', 'Ni\u0301ne')])
 def test_sets_are_normalized_as_documents_are(tmp_path, form, other):
     text = SHORT.replace('Nine', other)
     one = made(normalize=form, decontaminate=[rows(tmp_path / 'quiz.jsonl', text)])

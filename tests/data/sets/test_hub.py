@@ -145,7 +145,7 @@ def test_only_one_format_is_downloaded_without_a_card(results):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(('name', 'kind', 'words'), ERRORS)
+@pytest.mark.parametrize('name, kind, words', ERRORS)
 def test_errors_are_clear(results, name, kind, words):
     assert results[0][name][0] == kind and words in results[0][name][1]
 

@@ -64,7 +64,7 @@ QUOTED = [
 ]
 
 
-@pytest.mark.parametrize(('text', 'rows', 'count'), QUOTED)
+@pytest.mark.parametrize('text, rows, count', QUOTED)
 def test_quotes_in_a_tsv_are_text_which_is_said(text, rows, count, tmp_path, recwarn):
     path = write(tmp_path / 'set.tsv.gz', 'text\tlabel\n' + text)
     assert [(row['text'], row['label']) for row in tables.read(path)] == rows
@@ -136,7 +136,7 @@ def test_compressed_data_without_its_suffix_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ('name', 'text', 'words'),
+    'name, text, words',
     [
         ('a.csv', 'x,y\n1,2\n1\n', 'line 3 has 1 cells, but there are 2 columns: x, y'),
         ('a.csv', 'x,x\n1,2\n', 'line 1 repeats a column name: x, x'),
@@ -175,7 +175,7 @@ JOINED = [
 ]
 
 
-@pytest.mark.parametrize(('names', 'words'), JOINED)
+@pytest.mark.parametrize('names, words', JOINED)
 def test_files_are_not_joined_silently(names, words, tmp_path, recwarn):
     (tmp_path / 'data').mkdir()
     for name in names:

@@ -122,8 +122,7 @@ def results(sets, tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ('what', 'name', 'expected'),
-    [('sample', 'lab/web', [0, 1]), ('plain', 'lab/plain', [9])],
+    'what, name, expected', [('sample', 'lab/web', [0, 1]), ('plain', 'lab/plain', [9])]
 )
 def test_rows_of_a_config_are_read_in_order_at_a_commit(results, what, name, expected):
     summary, rows, units, count = results[0][what]
@@ -173,7 +172,7 @@ def test_only_cards_are_downloaded(results):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ('what', 'kind', 'words'),
+    'what, kind, words',
     [
         ('split', 'ValueError', "split='test'. Available: train."),
         ('column', 'ValueError', "0.parquet has no column 'body'; it has: text, id"),

@@ -145,7 +145,7 @@ def test_words_of_a_metaspace_vocabulary(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ('text', 'words'),
+    'text, words',
     [
         ('北京、かな', '北 京 、 か な'),
         ('नदी', 'नदी'),
