@@ -42,6 +42,7 @@ os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0.05')
 os.environ.setdefault('JAX_DISABLE_MOST_OPTIMIZATIONS', '1')
 
 import jax  # noqa: E402
+import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 from jepa_text.models import memo  # noqa: E402
@@ -121,3 +122,8 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp('tiny')
     tiny.rows(path)
     return path
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)

@@ -186,9 +186,8 @@ def test_constant_predictions_have_the_metric_of_the_task():
 
 @pytest.mark.parametrize('names', [('0', '1'), ('no', 'yes'), ('a', 'b', 'c'), (2, 10)])
 @pytest.mark.parametrize('metric', ['f1', 'mcc'])
-def test_probes_have_the_metric_of_evaluation(names, metric):
+def test_probes_have_the_metric_of_evaluation(names, metric, rng):
     """That of the second of two classes; of more, the accuracy alone."""
-    rng = np.random.default_rng(0)
     gold_N = rng.choice(names, 90)
     predicted_N = np.where(rng.random(90) < 0.7, gold_N, rng.choice(names, 90))
     part = tasks.Examples(['x'] * 90, None, gold_N)
@@ -229,7 +228,7 @@ def test_scores_match_others_and_influences_match_leave_one_out(metric):
     assert influence(constant_N, second_N).mean() == pytest.approx(0)
 
 
-def test_texts_are_unique_and_pairs_are_drawn_together():
+def test_texts_are_unique_and_pairs_are_drawn_together(rng):
     first, second = ([f'{side}{n}' for n in range(20)] for side in 'ab')
     part = tasks.Examples(
         first * 2, second + second[1:] + second[:1], np.repeat([1.0, 0.0], 20)
@@ -242,7 +241,6 @@ def test_texts_are_unique_and_pairs_are_drawn_together():
     assert [texts[unique.index_M[i]] for i in unique.positives_P2[3]] == ['a3', 'b3']
     assert all(texts[i][1:] == str(u) for i, u in zip(unique.index_M, unique.units_M))
     # Near copies: the two texts of a pair are not independent.
-    rng = np.random.default_rng(0)
     one_ND = rng.normal(size=(100, 4)) * np.linspace(2, 0.5, 4)
     rows_ND = np.concatenate([one_ND, one_ND + 0.01 * rng.normal(size=(100, 4))])
     lengths_N1, widths = rng.integers(5, 9, (200, 1)), []
@@ -254,10 +252,9 @@ def test_texts_are_unique_and_pairs_are_drawn_together():
     assert 1.15 < widths[1] / widths[0] < 2
 
 
-def test_measured_layers_keep_their_numbers():
+def test_measured_layers_keep_their_numbers(rng):
     found = measuring.Measurements(dict(poolings=['mean'], seed=0), [], None, None)
     found.tasks = [types.SimpleNamespace(name='t')]
-    rng = np.random.default_rng(0)
     found.last['a', 0] = {layer: rng.normal(size=(9, 3)) for layer in (0, 4)}
     with progress.Progress('', 1) as found.progress:
         (one,) = found.similarity()

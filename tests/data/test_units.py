@@ -150,9 +150,8 @@ def test_too_long_documents_raise(tmp_path, monkeypatch, documents):
 
 
 @pytest.mark.parametrize('name', packing.PACKINGS)
-def test_records_match_a_plain_implementation(name, monkeypatch):
+def test_records_match_a_plain_implementation(name, monkeypatch, rng):
     monkeypatch.setattr(row_folder, 'CHUNK', 50)
-    rng = np.random.default_rng(0)
     lengths = rng.integers(0, 40, 60)
     ids = rng.integers(1, 2000, lengths.sum()).astype('<u2')
     starts = np.cumsum(lengths) - lengths

@@ -18,9 +18,8 @@ SPEC.loader.exec_module(against)
 
 
 @pytest.mark.long
-def test_a_bootstrap_over_examples_finds_what_is_there():
+def test_a_bootstrap_over_examples_finds_what_is_there(rng):
     """Its interval is that of a mean, and it rejects equal sides as often as it says."""
-    rng = np.random.default_rng(0)
     first_N, second_N = rng.random((2, 400)) < [[0.7], [0.5]]
     mean, low, high, p = against.bootstrap(first_N * 1.0, second_N * 1.0)
     assert mean == pytest.approx(first_N.mean() - second_N.mean()) and p < 0.001

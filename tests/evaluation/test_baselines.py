@@ -77,8 +77,7 @@ def test_hyperparameters_are_chosen_on_validation_only():
     assert predictions(made) == predictions(other)
 
 
-def test_pair_features_capture_shared_words():
-    rng = np.random.default_rng(0)
+def test_pair_features_capture_shared_words(rng):
     nouns = ['whale', 'ship', 'sea', 'king', 'bread', 'hill', 'sun', 'rain']
     first = rng.choice(nouns, 400).tolist()
     second = [n if i % 2 else rng.choice(nouns) for i, n in enumerate(first)]
@@ -196,8 +195,7 @@ def test_the_tf_idf_of_all_commands_is_as_good_as_scikit_learns(monkeypatch):
     assert shares == pytest.approx([right_N.mean()] * 2, abs=0.005)
 
 
-def test_the_tf_idf_of_scored_pairs_in_an_analysis_reads_all_words(monkeypatch):
-    rng = np.random.default_rng(0)
+def test_the_tf_idf_of_scored_pairs_in_an_analysis_reads_all_words(monkeypatch, rng):
     shared_N = rng.integers(0, 7, 120)
     named = [[f'w{n}' for n in rng.choice(400, 12, replace=False)] for _ in shared_N]
     pairs = [

@@ -74,8 +74,7 @@ def test_scores_equal_scipy_and_the_means_of_instances(pairs):
 
 
 @pytest.mark.parametrize('noise', draws.in_stages(0.3, 2.0, fast=1))
-def test_intervals_of_instances_are_those_of_the_correlation(noise):
-    rng = np.random.default_rng(0)
+def test_intervals_of_instances_are_those_of_the_correlation(noise, rng):
     gold_N = rng.standard_normal(500)
     said_N = gold_N + noise * rng.standard_normal(500)
     found = answers.scores(gold_N, said_N).per_instance
@@ -147,8 +146,7 @@ def test_word_and_sentence_scores_equal_scikit_learn(both):
     assert np.mean(found.per_instance['token_accuracy']) == pytest.approx(accuracy)
 
 
-def test_intervals_of_sentences_are_those_of_the_accuracy_per_word():
-    rng = np.random.default_rng(0)
+def test_intervals_of_sentences_are_those_of_the_accuracy_per_word(rng):
     gold = [['NOUN'] * length for length in rng.choice([2, 40], 300)]
     said = [
         rng.choice(['NOUN', 'VERB'], len(words), p=[p, 1 - p]).tolist()

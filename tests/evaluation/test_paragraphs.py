@@ -1,6 +1,5 @@
 """Paragraphs have the right lengths and whole sentences, and lose no word."""
 
-import numpy as np
 import pytest
 
 from jepa_text.evaluation.sets.paragraphs import paragraphs
@@ -14,8 +13,7 @@ def lengths(text, **keywords):
     return [len(t.split()) for t, _ in paragraphs([{'text': text}], **keywords)]
 
 
-def test_paragraphs_have_the_length_and_contain_each_word_once():
-    rng = np.random.default_rng(0)
+def test_paragraphs_have_the_length_and_contain_each_word_once(rng):
     for _ in range(200):
         low = int(rng.integers(1, 20))
         high = int(rng.integers(low, 40))

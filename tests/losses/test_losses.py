@@ -24,11 +24,6 @@ class Compiled:
 losses = Compiled()
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 def huber(x, y, beta):
     return optax.huber_loss(x, y, delta=beta).mean(-1) / beta
 

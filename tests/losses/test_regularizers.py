@@ -13,11 +13,6 @@ from jepa_text.losses import regularizers
 WIDTH = 6
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 @functools.cache
 def directions():
     return regularizers.random_directions(jax.random.key(3), 32, WIDTH)

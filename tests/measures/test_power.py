@@ -24,8 +24,7 @@ def test_power_matches_tables(difference, seeds, tests, known):
 
 
 @pytest.mark.parametrize('seeds, tests', [(5, 1), (5, 12), (7, 30)])
-def test_power_matches_simulation(seeds, tests):
-    rng = np.random.default_rng(0)
+def test_power_matches_simulation(seeds, tests, rng):
     difference = 2.0
     drawn_RS = rng.normal(difference, 1.0, size=(20_000, seeds))
     p_R = stats.ttest_1samp(drawn_RS, 0.0, axis=1).pvalue

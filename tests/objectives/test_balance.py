@@ -107,10 +107,9 @@ def test_sigmoid_has_the_gradient_of_the_paper_and_none_if_clipped():
         assert_allclose(found, (share, 1 - share), rtol=1e-5)
 
 
-def test_running_means_are_unbiased_from_the_first_value_on():
+def test_running_means_are_unbiased_from_the_first_value_on(rng):
     rule = balance.make(dict(name='gradient_ratio', momentum=0.9, high=1.0), 10)
     memory, seen = rule.memory(), []
-    rng = np.random.default_rng(0)
     for latent, tokens in rng.uniform(0.1, 9, (20, 2)):
         seen.append((latent, tokens))
         memory = rule.update(memory, observe(1.0, 8.0, latent, tokens))

@@ -12,11 +12,6 @@ from jepa_text.objectives.latent import diagnostics
 N, D = 60, 16
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 def test_effective_rank_matches_geometry(rng):
     x_ND = rng.normal(size=(N, D)) * np.arange(1, D + 1)
     where_N = rng.random(N) < 0.7
@@ -108,9 +103,8 @@ def test_only_an_ema_may_be_slowed(has_ema):
     assert ('slow the EMA' in found['target_std']) == has_ema
 
 
-def test_missing_metrics_give_no_message():
+def test_missing_metrics_give_no_message(rng):
     """Missing or NaN, each alone and all together."""
-    rng = np.random.default_rng(0)
     names = list(HEALTHY)
     for _ in range(200):
         values = dict(HEALTHY)

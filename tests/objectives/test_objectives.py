@@ -398,10 +398,9 @@ def test_errors_name_what_is_wrong_in_a_section(name, section, words):
         build(name, **section)
 
 
-def test_rate_follows_its_schedule_over_the_phase():
+def test_rate_follows_its_schedule_over_the_phase(rng):
     rate = dict(name='linear', start=0.6, end=0.2)
     objective = build('mlm', rate=rate)
-    rng = np.random.default_rng(0)
     made = rows(rng, 300)
 
     def share(step):

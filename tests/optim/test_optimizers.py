@@ -140,11 +140,10 @@ def test_minimax_coefficients_are_those_of_a_linear_program(steps, lower):
 
 @pytest.mark.peer
 @pytest.mark.parametrize('shape', [(6, 6), (4, 10), (10, 4)])
-def test_muon_matches_torch(shape, monkeypatch):
+def test_muon_matches_torch(shape, monkeypatch, rng):
     """Five steps of torch.optim.Muon, with its iteration in float32."""
     torch = pytest.importorskip('torch', minversion='2.9')
     monkeypatch.setattr(torch.Tensor, 'bfloat16', torch.Tensor.float)
-    rng = np.random.default_rng(0)
     start, *gradients = np.float32(rng.normal(size=(6, *shape)))
     theirs = torch.nn.Parameter(torch.tensor(start))
     settings = dict(lr=0.01, momentum=0.9, weight_decay=0.2)

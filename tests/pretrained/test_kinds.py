@@ -232,8 +232,7 @@ def test_padding_does_not_change_the_loss():
     assert (float(total), int(count)) == (10.0, 2)
 
 
-def test_batches_hold_every_row_once_in_few_shapes():
-    rng = np.random.default_rng(0)
+def test_batches_hold_every_row_once_in_few_shapes(rng):
     rows = [
         base.Row(np.ones(n, np.int32), {}, i)
         for i, n in enumerate(rng.integers(1, 200, 300))

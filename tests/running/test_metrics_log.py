@@ -164,10 +164,9 @@ def test_tensorboard_does_not_import_torch_and_leaves_it_importable(tmp_path):
     children.run('-c', code, tmp_path / 'run', env={'PYTHONPATH': path})
 
 
-def test_every_changed_byte_is_detected(tmp_path):
+def test_every_changed_byte_is_detected(tmp_path, rng):
     write_steps(tmp_path, range(3))
     whole, rows = log(tmp_path), metrics.read(tmp_path)
-    rng = np.random.default_rng(0)
     for position in range(len(whole)):
         for mask in {1, 1 << int(rng.integers(8)), int(rng.integers(1, 256))}:
             flipped = bytearray(whole)

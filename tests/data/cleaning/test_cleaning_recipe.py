@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import readme
 
@@ -27,10 +26,9 @@ def document(rng):
 
 
 @pytest.mark.peer
-def test_poor_texts_and_near_duplicates_are_left_out(tmp_path, ours):
+def test_poor_texts_and_near_duplicates_are_left_out(tmp_path, ours, rng):
     for name in ('datatrove', 'spacy'):
         pytest.importorskip(name, reason=f'{name} is not installed')
-    rng = np.random.default_rng(0)
     good = [document(rng) for _ in range(6)]
     near = good[0].replace(good[0].split()[20], 'other', 1)
     repeated = '\n'.join([good[1].split('\n')[0]] * 12)

@@ -45,9 +45,8 @@ def test_running_again_writes_the_same_files(tmp_path):
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_memory_is_bounded(tmp_path):
+def test_memory_is_bounded(tmp_path, rng):
     memory, count = 200_000, 20_000
-    rng = np.random.default_rng(0)
     for part in range(4):
         documents = np.zeros(count, duplicates.DOCUMENT)
         documents['number'] = np.arange(count)

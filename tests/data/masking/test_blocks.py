@@ -34,10 +34,9 @@ def stretches(mask):
 @pytest.mark.parametrize(
     'min_keep, count, high', [(1, 1, 0.25), (4, 4, 0.2), (8, 6, 0.9)]
 )
-def test_context_and_targets_are_disjoint_in_many_documents(min_keep, count, high):
+def test_context_and_targets_are_disjoint_in_many_documents(min_keep, count, high, rng):
     """Documents of a row are masked independently, so 400 of them are like 400 rows;
     three times 8,000 of them."""
-    rng = np.random.default_rng(0)
     for _ in range(20):
         valid, segments = random_rows(rng, 400)
         context, targets = blocks.context_and_targets(
@@ -63,8 +62,7 @@ def test_context_and_targets_are_disjoint_in_many_documents(min_keep, count, hig
         assert not hidden[sizes <= min_keep].any()
 
 
-def test_block_lengths_and_starts_are_as_specified():
-    rng = np.random.default_rng(0)
+def test_block_lengths_and_starts_are_as_specified(rng):
     n, low, high = 40, 0.1, 0.25
     segments = np.repeat(np.arange(1, 1001), n)
     valid = np.ones(len(segments), bool)
@@ -84,8 +82,7 @@ def test_block_lengths_and_starts_are_as_specified():
         assert_allclose(places, expected, atol=0.015)
 
 
-def test_blocks_skip_specials_and_stay_in_their_document():
-    rng = np.random.default_rng(0)
+def test_blocks_skip_specials_and_stay_in_their_document(rng):
     segments = np.repeat([1, 2, 0], [12, 9, 3])
     valid = (segments > 0) & ~np.isin(np.arange(24), [0, 5, 11, 12, 20])
     for _ in range(300):
@@ -97,8 +94,7 @@ def test_blocks_skip_specials_and_stay_in_their_document():
             assert not mask[~valid].any()
 
 
-def test_context_is_one_block_minus_the_targets():
-    rng = np.random.default_rng(0)
+def test_context_is_one_block_minus_the_targets(rng):
     segments, valid = np.ones(100, int), np.ones(100, bool)
     spans = []
     for _ in range(300):
@@ -128,8 +124,7 @@ def test_shrunk_targets_are_contiguous():
     assert {(True, False), (False, True)} <= sides
 
 
-def test_several_masks_of_one_row():
-    rng = np.random.default_rng(0)
+def test_several_masks_of_one_row(rng):
     segments, valid = np.repeat([1, 0], [60, 4]), np.arange(64) < 60
     contexts, targets = blocks.several(valid, rng, segments, 5, count=2)
     assert contexts.shape == targets.shape == (5, 64)
@@ -137,8 +132,7 @@ def test_several_masks_of_one_row():
     assert len({mask.tobytes() for mask in targets}) == 5
 
 
-def test_capacity_is_never_exceeded():
-    rng = np.random.default_rng(0)
+def test_capacity_is_never_exceeded(rng):
     for _ in range(300):
         documents = rng.integers(1, 9)
         valid, segments = random_rows(rng, documents)
@@ -148,8 +142,7 @@ def test_capacity_is_never_exceeded():
     assert blocks.capacity(1.0, 64, 5) == 64
 
 
-def test_kept_indices_of_many_masks_and_random_ones():
-    rng = np.random.default_rng(0)
+def test_kept_indices_of_many_masks_and_random_ones(rng):
     masks = rng.random((3, 5, 40)) < rng.random((3, 5, 1))
     for given in (None, rng):
         index, ok = blocks.kept_indices(masks, 12, given)

@@ -11,10 +11,9 @@ def assert_near(count, n, share):
     assert abs(count - n * share) < 4.5 * np.sqrt(n * share * (1 - share))
 
 
-def test_masks_match_the_statistics_of_the_transformers_collator():
+def test_masks_match_the_statistics_of_the_transformers_collator(rng):
     shares = dict(mask_share=0.8, random_share=0.1)
     objective = test_objectives.build('mlm', rate=RATE, sampler='iid', **shares)
-    rng = np.random.default_rng(0)
     rows = test_objectives.rows(rng, 3000)
     made = [objective.corrupt(row, rng) for row in rows]
     ids, inputs, is_masked = (

@@ -59,8 +59,7 @@ def test_samplers_mask_the_count_of_maskable_positions(sampler, seed, rate, leng
 
 
 @pytest.mark.parametrize('sampler', [*EXACT, by_word, token_masks.iid])
-def test_rates_are_unbiased_for_short_rows(sampler):
-    rng = np.random.default_rng(0)
+def test_rates_are_unbiased_for_short_rows(sampler, rng):
     allowed = np.arange(20) < 7
     # The count is binomial, or floor(2.1 + u): 3 in one row of ten, else 2.
     draws, deviation = 1000, 0.3
@@ -71,16 +70,14 @@ def test_rates_are_unbiased_for_short_rows(sampler):
 
 
 @pytest.mark.parametrize('sampler', EXACT)
-def test_every_position_is_equally_likely(sampler):
-    rng = np.random.default_rng(0)
+def test_every_position_is_equally_likely(sampler, rng):
     allowed = np.arange(18) % 7 != 3
     hits = sum(sampler(allowed, 0.4, rng) for _ in range(4000))
     # Four standard errors: sqrt(0.4 * 0.6 / 4000) is 0.0077.
     assert (np.abs(hits[allowed] / 4000 - 0.4) < 0.03).all()
 
 
-def test_words_are_masked_whole_up_to_the_count():
-    rng = np.random.default_rng(0)
+def test_words_are_masked_whole_up_to_the_count(rng):
     for _ in range(300):
         starts = rng.random(120) < 0.5
         allowed = np.arange(120) % 31 > 0
@@ -92,8 +89,7 @@ def test_words_are_masked_whole_up_to_the_count():
         assert mask.sum() in (34, 35)
 
 
-def test_words_that_do_not_fit_are_skipped_or_cut_if_first():
-    rng = np.random.default_rng(0)
+def test_words_that_do_not_fit_are_skipped_or_cut_if_first(rng):
     word_of_40 = np.arange(40) == 0
     mask = token_masks.whole_word(np.ones(40, bool), 0.25, rng, word_of_40)
     assert mask.sum() == 10 and len(np.flatnonzero(np.diff(mask.astype(int)))) <= 2
@@ -112,8 +108,7 @@ def runs(mask):
     return edges[1::2] - edges[::2]
 
 
-def test_span_lengths_match_spanbert():
-    rng = np.random.default_rng(0)
+def test_span_lengths_match_spanbert(rng):
     masks = [token_masks.span(np.ones(2048, bool), 0.15, rng) for _ in range(200)]
     found = np.concatenate([runs(mask) for mask in masks])
     wanted = 0.2 * 0.8 ** np.arange(10)
@@ -126,42 +121,37 @@ def test_span_lengths_match_spanbert():
     assert_allclose(wanted @ np.arange(1, 11), 3.797, atol=1e-3)
 
 
-def test_spans_are_separated_if_possible():
-    rng = np.random.default_rng(0)
+def test_spans_are_separated_if_possible(rng):
     for rate in (0.5, 0.79, 0.9, 1.0):
         mask = token_masks.span(np.ones(1000, bool), rate, rng, fixed_length=4)
         assert mask.sum() == round(1000 * rate)
         assert (runs(mask).max() == 4) == (rate < 0.8)
 
 
-def test_spans_end_at_specials_and_documents():
-    rng = np.random.default_rng(0)
+def test_spans_end_at_specials_and_documents(rng):
     allowed = np.arange(60) % 6 > 0
     for _ in range(100):
         assert runs(token_masks.span(allowed, 0.8, rng, fixed_length=50)).max() <= 5
 
 
 @pytest.mark.parametrize('sampler', SAMPLERS)
-def test_rows_without_maskable_tokens_have_no_masks(sampler):
-    rng = np.random.default_rng(0)
+def test_rows_without_maskable_tokens_have_no_masks(sampler, rng):
     assert not sampler(np.zeros(12, bool), 0.5, rng).any()
     assert not sampler(np.ones(12, bool), 0.0, rng).any()
 
 
-def test_a_limit_keeps_as_many_as_it_can():
-    rng = np.random.default_rng(0)
+def test_a_limit_keeps_as_many_as_it_can(rng):
     mask = np.arange(20) % 2 == 0
     for maximum in (0, 3, 9, 10, 11):
         kept = token_masks.limit(mask, maximum, rng)
         assert not (kept & ~mask).any() and kept.sum() == min(maximum, mask.sum())
 
 
-def test_the_iid_capacity_covers_six_standard_deviations():
+def test_the_iid_capacity_covers_six_standard_deviations(rng):
     given = dict(tokenizer=test_objectives.TOKENIZER, length=512, steps=10)
     section = dict(name='mlm', sampler='iid', rate=0.15)
     objective = resolve.build('objectives', section, **given)
     # P(binomial > mean + 6 sigma) is below 1e-8 for 512 and 0.15, but not for less.
-    rng = np.random.default_rng(0)
     counts = (rng.random((20_000, 512)) < 0.15).sum(1)
     assert counts.max() < objective.capacity < 0.15 * 512 + 7 * np.sqrt(512 * 0.15 * 0.85)
 
@@ -195,10 +185,9 @@ def test_overflow_is_counted_per_row_and_summed_over_microbatches():
     assert sums[0] == sums[1] + sums[2] == total and all(sums)
 
 
-def test_mixtures_with_iid_count_overflow_in_every_row():
+def test_mixtures_with_iid_count_overflow_in_every_row(rng):
     parts = (dict(name='mlm', sampler='iid', rate=0.1), dict(name='clm'))
     made = test_objectives.build('mixture', parts=parts)
-    rng = np.random.default_rng(0)
     found = [made.corrupt(row, rng) for row in test_objectives.rows(rng, 20)]
     assert all(row.keys() == found[0].keys() for row in found)
     assert all(row['dropped'].shape == () and row['dropped'] == 0 for row in found)

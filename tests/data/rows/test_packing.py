@@ -94,8 +94,7 @@ def test_sequences_of_the_paper_are_the_stream(lengths, row_length, seed):
     assert at == sum(lengths) == packed.length.sum()
 
 
-def test_sequence_lengths_match_the_paper():
-    rng = np.random.default_rng(0)
+def test_sequence_lengths_match_the_paper(rng):
     packed = packing.paper(rng.integers(100, 1500, 20_000), 2048, rng)
     lengths = packed.length[:-2]
     assert abs(lengths.mean() - 1024) < 1e-9
