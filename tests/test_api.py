@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pandas
 import pytest
+from numpy.testing import assert_array_equal
 from sklearn import pipeline
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -138,12 +139,12 @@ def test_steps_are_those_of_train(config, run):
             if numbers[-1] == 3:
                 saved = jax.tree.map(np.asarray, state)
     assert numbers == [1, 2, 3, 4, 5, 6]
-    jax.tree.map(np.testing.assert_array_equal, state.params, run.state.params)
-    np.testing.assert_array_equal(run.metrics['train/loss'], losses)
+    jax.tree.map(assert_array_equal, state.params, run.state.params)
+    assert_array_equal(run.metrics['train/loss'], losses)
     state, step, batches = jt.steps(config, saved)
     for batch in batches:
         state, _ = step(state, batch)
-    jax.tree.map(np.testing.assert_array_equal, state.params, run.state.params)
+    jax.tree.map(assert_array_equal, state.params, run.state.params)
     with pytest.raises(ValueError, match='none is left'):
         jt.steps(config, state)
     given, step, batches = jt.steps(config)
@@ -198,7 +199,7 @@ def test_loaded_models_of_one_name_are_examined_apart():
         again = [jt.load(name).params for name in made.models]
     assert names == ['toy', 'toy-2']
     for one, other in zip((model, smaller), again):
-        jax.tree.map(np.testing.assert_array_equal, one.params, other)
+        jax.tree.map(assert_array_equal, one.params, other)
 
 
 @pytest.mark.slow
@@ -242,7 +243,7 @@ def test_vectors_are_a_step_of_scikit_learn(labeled, tmp_path):
     assert set(search.predict(['the 9 ships sail', 'many taxes'])) <= set(SORTS)
     encoder = clone(jt.sklearn.TextEncoder(tmp_path / 'model', pool='max'))
     vectors_ND = encoder.fit_transform(frame.text)
-    np.testing.assert_array_equal(vectors_ND, model.encode(frame.text, pool='max'))
+    assert_array_equal(vectors_ND, model.encode(frame.text, pool='max'))
     other = dataclasses.replace(model, name='other', pool='max')
     assert encoder.set_params(model=other).transform(['a']).shape == vectors_ND[:1].shape
     assert encoder.model_ is other

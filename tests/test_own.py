@@ -13,7 +13,7 @@ import pytest
 import readme
 import test_objectives
 import tiny
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from jepa_text import main
 from jepa_text.data import sources
@@ -177,7 +177,7 @@ def test_objectives_of_ones_own_train_resume_load_and_are_scored(command, lab, c
         shutil.rmtree(path)
     assert main.main(command('train', f'--workdir={folder}')) == 0
     again = load.load(folder)
-    jax.tree.map(np.testing.assert_array_equal, model.params, again.params)
+    jax.tree.map(assert_array_equal, model.params, again.params)
     assert metrics.newest(folder, 'heldout/')[0] == 6
 
 
@@ -216,7 +216,7 @@ def test_others_are_made_by_their_names():
     task = resolve.build('evaluation/tasks', {'name': 'my_lab.task'})
     assert task.name == 'mine' and len(task.train) == 4
     rule = balance.make({'name': 'my_lab.balance', 'top': 0.4}, steps=10)
-    np.testing.assert_allclose(rule.weights({}, {}, jnp.float32(5)), (0.2, 0.8))
+    assert_allclose(rule.weights({}, {}, jnp.float32(5)), (0.2, 0.8))
     schedule = schedules.make({'name': 'my_lab.schedule', 'peak': 2.0}, steps=4)
     assert schedule(3) == 0.5
     latent = test_objectives.build('hybrid', balance={'name': 'my_lab.balance'})

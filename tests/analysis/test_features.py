@@ -7,6 +7,7 @@ import examined
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from jepa_text.analysis import features, measuring
 from jepa_text.evaluation import controls
@@ -40,7 +41,7 @@ def found(model, tmp_path_factory):
 def test_vectors_equal_encode(found, model, layer, pool):
     expected = model.encode(TEXTS, layer=layer, pool=pool)
     got = found[0].vectors(layer, pool)
-    np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
+    assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
     assert got.dtype == np.float32
 
 
@@ -48,7 +49,7 @@ def test_special_tokens_and_last4_change_vectors(found):
     vectors = found[0].vectors
     assert np.abs(vectors(2, 'mean') - vectors(2, 'mean-specials')).max() > 1e-2
     assert np.abs(vectors(2, 'mean') - vectors(2, 'last4')).max() > 1e-2
-    np.testing.assert_array_equal(vectors(0, 'cls')[0], vectors(0, 'cls')[1])
+    assert_array_equal(vectors(0, 'cls')[0], vectors(0, 'cls')[1])
     assert found[0].tokens_N.tolist()[1] < found[0].tokens_N.tolist()[2]
 
 
@@ -82,7 +83,7 @@ def test_damaged_vectors_are_computed_again(model, tmp_path, place):
     damaged[place] ^= 1
     path.write_bytes(damaged)
     again = features.extract(model, TEXTS, tmp_path)
-    np.testing.assert_array_equal(again.vectors(1, 'mean'), first_ND)
+    assert_array_equal(again.vectors(1, 'mean'), first_ND)
     assert path.read_bytes() != bytes(damaged)
 
 
@@ -136,10 +137,10 @@ def test_invalid_poolings_and_layers_are_rejected(model, call, words, tmp_path):
 def test_controls_are_independent_of_training(model):
     # The model is initialized with seed 0 and not trained.
     same = controls.untrained(controls.untrained(model, seed=1), seed=0)
-    jax.tree.map(np.testing.assert_array_equal, same.params, model.params)
+    jax.tree.map(assert_array_equal, same.params, model.params)
     bag_ND = controls.bag_of_embeddings(model, TEXTS)
-    np.testing.assert_allclose(bag_ND, model.encode(TEXTS, layer=0), atol=1e-5)
+    assert_allclose(bag_ND, model.encode(TEXTS, layer=0), atol=1e-5)
     # A bag of embeddings ignores the order of words.
     one, two = controls.bag_of_embeddings(model, ['of the a', 'of a the'])
-    np.testing.assert_allclose(one, two, atol=1e-5)
+    assert_allclose(one, two, atol=1e-5)
     assert controls.word_lengths(['two words', '?']).tolist() == [[2, 9], [1, 1]]

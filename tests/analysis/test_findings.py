@@ -5,6 +5,7 @@ import types
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import stats
 from sklearn import metrics
 
@@ -224,7 +225,7 @@ def test_scores_match_others_and_influences_match_leave_one_out(metric):
     assert found_N.mean() == pytest.approx(expected)
     left_out_N = [score(*np.delete([first_N, second_N], n, axis=1)) for n in range(300)]
     pseudo_N = 300 * expected - 299 * np.array(left_out_N)
-    np.testing.assert_allclose(found_N, pseudo_N, atol=0.05)
+    assert_allclose(found_N, pseudo_N, atol=0.05)
     assert influence(constant_N, second_N).mean() == pytest.approx(0)
 
 
@@ -259,7 +260,7 @@ def test_measured_layers_keep_their_numbers(rng):
     with progress.Progress('', 1) as found.progress:
         (one,) = found.similarity()
     assert one['sides'] == [['a', 0]] * 2 and one['layers'] == [[0, 4]] * 2
-    np.testing.assert_allclose(np.diag(one['values']), 1)
+    assert_allclose(np.diag(one['values']), 1)
 
 
 def test_untrained_control_differs_for_each_seed(monkeypatch):

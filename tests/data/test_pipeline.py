@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 import read_back
+from numpy.testing import assert_array_equal
 from read_back import Numbered, assert_same, draw, joined
 
 from jepa_text.data import mixture as mixtures
@@ -226,11 +227,11 @@ def test_one_ordered_pass_with_full_shapes():
     assert_same(batches, one_pass(10))
     assert [batch['row'].shape for batch in batches] == [(4, 2)] * 3
     order = np.concatenate([batch['row'][:, 1] for batch in batches])
-    np.testing.assert_array_equal(order, [*range(10), 0, 0])
+    assert_array_equal(order, [*range(10), 0, 0])
     assert (batches[-1]['segment_ids'][2:] == 0).all()
     assert (batches[-1]['segment_ids'][:2] == 1).all()
     expected = np.random.default_rng([0, 9]).random(2)
-    np.testing.assert_array_equal(batches[-1]['draw'][1], expected)
+    assert_array_equal(batches[-1]['draw'][1], expected)
     assert_same(one_pass(10, max_rows=4), batches[:1])
 
 

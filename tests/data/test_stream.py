@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import read_back
+from numpy.testing import assert_array_equal
 from read_back import assert_same, joined
 
 from jepa_text.data import mixture as mixtures
@@ -52,7 +53,7 @@ def test_processes_share_the_global_batch_from_any_step(processes, start, times)
 def test_starting_at_a_large_step_is_fast():
     (batch,) = take(1, three(99), start=10**11)
     expected = np.random.default_rng([3, 8 * 10**11]).random(2)
-    np.testing.assert_array_equal(batch['draw'][0], expected)
+    assert_array_equal(batch['draw'][0], expected)
 
 
 def test_each_part_is_read_once_per_epoch():
@@ -67,7 +68,7 @@ def test_each_part_is_read_once_per_epoch():
 def test_batches_have_the_part_of_each_row():
     for batch in take(3, three(99)):
         assert batch[mixtures.PART].dtype == bool and batch[mixtures.PART].shape == (8, 3)
-        np.testing.assert_array_equal(batch[mixtures.PART].argmax(1), batch['row'][:, 0])
+        assert_array_equal(batch[mixtures.PART].argmax(1), batch['row'][:, 0])
         assert (batch[mixtures.PART].sum(1) == 1).all()
 
 
@@ -87,9 +88,9 @@ def test_a_phase_continues_where_the_last_one_stopped():
         key: np.concatenate([batch[key] for batch in take(8, first)])
         for key in ('row', 'draw')
     }
-    np.testing.assert_array_equal(of_0, alone['row'][:52, 1])
+    assert_array_equal(of_0, alone['row'][:52, 1])
     draws = np.concatenate([batch['draw'] for batch in (*ones, *others)])
-    np.testing.assert_array_equal(draws, alone['draw'])
+    assert_array_equal(draws, alone['draw'])
     steps = [batch['step'][:, 0].tolist() for batch in others]
     assert steps == [[5 + n] * 4 for n in range(6)]
     # From any of its steps.

@@ -10,6 +10,7 @@ import pytest
 import tokenizers as library
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
 from jepa_text.data import tokenizers, tokenizing
@@ -98,7 +99,7 @@ def check_pieces(family, words, joined):
     assert ''.join(pieces) == text
     whole = tokenizer.encode(text)
     of_pieces = np.concatenate([*tokenizer.encode_many(pieces), np.zeros(0, int)])
-    np.testing.assert_array_equal(of_pieces, whole)
+    assert_array_equal(of_pieces, whole)
 
 
 @pytest.mark.slow
@@ -125,7 +126,7 @@ def test_no_cut_is_before_spaces_that_are_stripped(small, monkeypatch):
     pieces = list(tokenizing.pieces(text, tokenizer))
     assert len(pieces) > 1
     of_pieces = np.concatenate(tokenizer.encode_many(pieces))
-    np.testing.assert_array_equal(of_pieces, tokenizer.encode(text))
+    assert_array_equal(of_pieces, tokenizer.encode(text))
 
 
 def test_long_text_that_cannot_be_cut_raises(small):
@@ -144,7 +145,7 @@ def test_long_documents_have_the_same_ids(small, monkeypatch):
     found = list(tokenizing.encoded(iter(documents), tokenizer))
     assert [document for document, _ in found] == documents
     for text, (_, ids) in zip(texts, found):
-        np.testing.assert_array_equal(ids, tokenizer.encode(text))
+        assert_array_equal(ids, tokenizer.encode(text))
 
 
 PEAK = """

@@ -11,6 +11,7 @@ import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 from test_hf_export import imported
 
 from jepa_text.evaluation.config import Finetuning
@@ -75,9 +76,9 @@ def test_the_head_has_a_rate_of_its_own(rows):
         head = before.head(MEMBERS[0].seed)
         moved.append(jax.tree.map(lambda x, y: x - y, params.pop(base.HEAD), head))
         moved.append(params)
-    jax.tree.map(np.testing.assert_array_equal, moved[1], moved[3])
+    jax.tree.map(assert_array_equal, moved[1], moved[3])
     for one, other in zip(jax.tree.leaves(moved[0]), jax.tree.leaves(moved[2])):
-        np.testing.assert_allclose(8 * one, other, atol=2e-6)
+        assert_allclose(8 * one, other, atol=2e-6)
 
 
 @pytest.mark.slow
@@ -101,7 +102,7 @@ def test_members_trained_together_equal_members_trained_alone(rows, width):
     assert list(together) == MEMBERS
     alone = trained(rows, MEMBERS[1:2], clip_norm=0.5)[MEMBERS[1]]
     for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(together[MEMBERS[1]])):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+        assert_allclose(one, other, atol=1e-5)
 
 
 def test_heads_and_dropout_depend_on_the_seed(rows):
@@ -124,7 +125,7 @@ def test_microbatches_equal_the_whole_batch(name):
     member = grid.Member(3e-3, 0)
     both = [trained(rows, [member], kind=kind, steps=4, microbatches=n) for n in (1, 4)]
     for first, second in zip(*map(jax.tree.leaves, both)):
-        np.testing.assert_allclose(first, second, atol=2e-5)
+        assert_allclose(first, second, atol=2e-5)
     with pytest.raises(ValueError, match='batch_size=32 must be a multiple of'):
         Finetuning(microbatches=5)
 
@@ -175,7 +176,7 @@ def test_steps_of_a_member_are_those_of_adamw_in_optax(monkeypatch):
         )
         updates, moments = theirs.update({'kernel': grads[number]}, moments, expected)
         expected = optax.apply_updates(expected, updates)
-        np.testing.assert_allclose(params['kernel'], expected['kernel'], rtol=1e-6)
+        assert_allclose(params['kernel'], expected['kernel'], rtol=1e-6)
 
 
 @pytest.mark.slow
@@ -184,7 +185,7 @@ def test_a_member_that_is_not_finite_does_not_affect_others(rows):
     both = trained(rows, members, 2)
     assert not np.isfinite(both[members[0]][1][-1])
     alone = trained(rows, MEMBERS[:1])[MEMBERS[0]]
-    np.testing.assert_allclose(both[MEMBERS[0]][1], alone[1], atol=1e-5)
+    assert_allclose(both[MEMBERS[0]][1], alone[1], atol=1e-5)
 
 
 @pytest.mark.slow
@@ -241,9 +242,9 @@ def test_parameters_equal_those_of_training_the_whole_table(
     whole = list(made.train(rows, members, width))
     before_VD = np.asarray(examined.model().params['encoder']['embedding'])
     for (_, one, losses_T), (_, other, wanted_T) in zip(short, whole):
-        np.testing.assert_allclose(losses_T, wanted_T, atol=1e-5)
+        assert_allclose(losses_T, wanted_T, atol=1e-5)
         for leaf, wanted in zip(jax.tree.leaves(one), jax.tree.leaves(other)):
-            np.testing.assert_allclose(leaf, wanted, atol=1e-6)
+            assert_allclose(leaf, wanted, atol=1e-6)
         # Unused rows decayed by more than the tolerance.
         after_VD = np.asarray(other['encoder']['embedding'])
         assert np.abs(after_VD - before_VD).max(axis=1).min() > 1e-5
@@ -290,11 +291,11 @@ def test_losses_of_fifty_steps_equal_transformers(tmp_path):
             part.bias.copy_(torch.tensor(head[name]['bias']))
     ((_, params, losses_T),) = made.train(rows, [member])
     wanted = _trained(torch, transformers, model, rows, recipe, member, ours)
-    np.testing.assert_allclose(losses_T, wanted, atol=1e-3)
+    assert_allclose(losses_T, wanted, atol=1e-3)
     # The parameters did change.
     moved = np.abs(np.asarray(params['task_head']['dense']['kernel']) - head_kernel)
     theirs = model.bert.pooler.dense.weight.detach().numpy().T
-    np.testing.assert_allclose(params['task_head']['dense']['kernel'], theirs, atol=1e-3)
+    assert_allclose(params['task_head']['dense']['kernel'], theirs, atol=1e-3)
     assert moved.mean() > 5e-3 and np.ptp(wanted) > 0.1
 
 

@@ -7,6 +7,7 @@ import examined
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.spatial import distance
 from sklearn.feature_extraction import text
@@ -66,8 +67,8 @@ def test_correlations_equal_scipy(tmp_path, given, pool):
     said = [1 - distance.cosine(*pair) for pair in zip(*sides)]
     wanted = (stats.spearmanr(said, test.target)[0], stats.pearsonr(said, test.target)[0])
     reached = [standard[name] for name in ('spearman', 'pearson')]
-    np.testing.assert_allclose(reached, wanted, atol=1e-6)
-    np.testing.assert_allclose(found.predictions, said, atol=1e-6)
+    assert_allclose(reached, wanted, atol=1e-6)
+    assert_allclose(found.predictions, said, atol=1e-6)
     assert made.config['pooling'] == pool
     assert member == (0.0, 0) and found.outcome['status'] == 'done'
 
@@ -125,7 +126,7 @@ def test_tf_idf_of_a_task_without_training_is_fitted_on_the_scored_texts(tmp_pat
     vectorizer = text.TfidfVectorizer(sublinear_tf=True).fit(task.test.texts())
     both = map(vectorizer.transform, (task.test.first, task.test.second))
     expected = np.asarray(np.multiply(*(side.toarray() for side in both)).sum(axis=1))
-    np.testing.assert_allclose(found.test, expected, atol=1e-12)
+    assert_allclose(found.test, expected, atol=1e-12)
     assert found.validation == []
 
 

@@ -10,7 +10,7 @@ import hf_cases
 import jax
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from test_hf_export import config_of
 from test_hf_import import tensors_of
 
@@ -123,7 +123,7 @@ def test_exported_models_give_the_same_answers(tmp_path, family, name):
 
 def alike_heads(found, wanted):
     found, wanted = (jax.tree.map(np.asarray, x.params) for x in (found, wanted))
-    jax.tree.map(np.testing.assert_array_equal, found['task_head'], wanted['task_head'])
+    jax.tree.map(assert_array_equal, found['task_head'], wanted['task_head'])
 
 
 def _of_others(folder, model):

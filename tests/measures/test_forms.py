@@ -4,6 +4,7 @@ import hypothesis
 import numpy as np
 import pytest
 from hypothesis import strategies
+from numpy.testing import assert_allclose
 
 from jepa_text.measures import class_geometry, cloud, forms, geometry
 
@@ -15,11 +16,11 @@ FORMS = ['raw', 'centered', 'whitened', 'length_residualized']
 
 def test_whitened_covariance_is_the_identity_up_to_the_ridge():
     white_NK = forms.whitened(CLOUD_ND, ridge=0)
-    np.testing.assert_allclose(np.cov(white_NK.T), np.eye(8), atol=1e-10)
+    assert_allclose(np.cov(white_NK.T), np.eye(8), atol=1e-10)
     variance_D = np.linalg.eigvalsh(np.cov(CLOUD_ND.T))[::-1]
     white_NK = forms.whitened(CLOUD_ND, ridge=0.1)
     expected_D = variance_D / (variance_D + 0.1 * variance_D.mean())
-    np.testing.assert_allclose(np.diag(np.cov(white_NK.T)), expected_D, rtol=1e-10)
+    assert_allclose(np.diag(np.cov(white_NK.T)), expected_D, rtol=1e-10)
 
 
 def test_whitening_cuts_directions_without_variance():
@@ -40,7 +41,7 @@ def test_only_what_length_explains_is_removed():
     assert min(before) > 0.7 and max(after) < 0.08
     same = [np.corrcoef(x, y)[0, 1] for x, y in zip(left_ND.T, noise_ND.T)]
     assert min(same) > 0.94
-    np.testing.assert_allclose(left_ND.mean(axis=0), made_ND.mean(axis=0), atol=0.1)
+    assert_allclose(left_ND.mean(axis=0), made_ND.mean(axis=0), atol=0.1)
 
 
 @pytest.mark.parametrize('lengths_N', [RNG.integers(3, 200, 400), np.full(400, 25)])

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import special, stats
 from scipy.spatial import distance
 from sklearn import decomposition
@@ -74,8 +75,8 @@ def test_measures_against_scipy_and_scikit_learn():
     found = {name: METRICS[name](CLOUD_ND) for name in expected}
     assert found == pytest.approx(expected)
     variances = geometry.eigenspectrum(CLOUD_ND)
-    np.testing.assert_allclose(variances / variances.sum(), shares)
-    np.testing.assert_allclose(variances.sum(), np.trace(np.cov(CLOUD_ND.T)))
+    assert_allclose(variances / variances.sum(), shares)
+    assert_allclose(variances.sum(), np.trace(np.cov(CLOUD_ND.T)))
 
 
 CLOSED = {
@@ -189,4 +190,4 @@ def test_fewer_rows_than_dimensions_have_the_same_spectrum():
         (geometry.centered_singular_values(rows_ND), rows_ND.mean(axis=0)),
     ):
         expected = np.linalg.svd(rows_ND - center, compute_uv=False)
-        np.testing.assert_allclose(found, expected, atol=1e-7)
+        assert_allclose(found, expected, atol=1e-7)

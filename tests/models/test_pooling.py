@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from jepa_text.models import pooling
 
@@ -29,15 +30,15 @@ def test_equals_numpy_on_the_valid_rows(name):
     pooled_BD = jax.jit(pooling.POOLINGS[name])(HIDDEN_BLD, VALID_BL)
     for row in range(3):
         expected_D = EXPECTED[name](HIDDEN_BLD[row][VALID_BL[row]])
-        np.testing.assert_allclose(pooled_BD[row], expected_D, rtol=1e-6)
-    np.testing.assert_array_equal(pooled_BD[3], 0)
+        assert_allclose(pooled_BD[row], expected_D, rtol=1e-6)
+    assert_array_equal(pooled_BD[3], 0)
 
 
 @every
 def test_invalid_positions_have_no_effect_not_even_nan(name):
     pool = pooling.POOLINGS[name]
     spoilt_BLD = np.where(VALID_BL[:, :, None], HIDDEN_BLD, np.nan)
-    np.testing.assert_array_equal(pool(spoilt_BLD, VALID_BL), pool(HIDDEN_BLD, VALID_BL))
+    assert_array_equal(pool(spoilt_BLD, VALID_BL), pool(HIDDEN_BLD, VALID_BL))
 
 
 @every
@@ -48,7 +49,7 @@ def test_gradients_are_finite_and_stay_within_valid_positions(name):
     spoilt_BLD = np.where(VALID_BL[:, :, None], HIDDEN_BLD, np.nan)
     gradient_BLD = jax.grad(total)(jnp.asarray(spoilt_BLD))
     assert np.isfinite(gradient_BLD).all()
-    np.testing.assert_array_equal(gradient_BLD[~VALID_BL], 0)
+    assert_array_equal(gradient_BLD[~VALID_BL], 0)
     assert (np.abs(gradient_BLD).sum(axis=(1, 2))[:3] > 0).all()
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from jepa_text.optim import schedules
 from jepa_text.settings import ranges
@@ -33,7 +33,7 @@ def test_steps_and_fractions_give_the_same_schedule(name, lengths):
         schedules.make(given | spelled, 100)(jnp.arange(100))
         for spelled in (in_steps, fractions, dict.fromkeys(in_steps) | fractions)
     ]
-    np.testing.assert_array_equal(values[1:], [values[0]] * 2)
+    assert_array_equal(values[1:], [values[0]] * 2)
 
 
 def test_fractions_whose_sum_is_one_fit_any_number_of_steps():
@@ -53,7 +53,7 @@ def test_fractions_are_of_the_schedules_own_steps():
         schedules.make(given | length, 20)(jnp.arange(100))
         for length in (dict(decay_fraction=0.5), dict(decay_steps=50))
     )
-    np.testing.assert_array_equal(made, wanted)
+    assert_array_equal(made, wanted)
 
 
 def wsd_of_optax(peak, warmup, decay, steps):
@@ -124,7 +124,7 @@ def test_wsd_twice_is_two_runs_of_wsd():
         0.5, warmup_steps=3, decay_steps=4, first_steps=20, steps=32
     )
     steps = jnp.arange(32)
-    np.testing.assert_array_equal(
+    assert_array_equal(
         np.asarray(made(steps)),
         [
             *np.asarray(schedules.wsd(0.5, 3, 4, 20)(jnp.arange(20))),

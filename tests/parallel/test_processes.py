@@ -11,10 +11,10 @@ from unittest import mock
 
 import children
 import draws
-import numpy as np
 import pytest
 import tiny
 from jax._src.distributed import State
+from numpy.testing import assert_allclose, assert_equal
 
 from jepa_text.parallel import exits, processes
 from jepa_text.running import metrics, places, restore
@@ -139,7 +139,7 @@ def test_two_processes_share_a_run_in_a_bucket(folder, straight, bucket):
     )
     assert step == 12 and state.sums == wanted.sums
     there = places.model_folder('the run', f'{bucket}/run')
-    np.testing.assert_equal(tiny.log(there), tiny.log(straight))
+    assert_equal(tiny.log(there), tiny.log(straight))
 
 
 def stop_me(workdir, step):
@@ -160,7 +160,7 @@ def compare(first, second):
         for key in ('train/tokens', 'train/masked_tokens'):
             assert one.get(key) == other.get(key)
         for key in one:
-            np.testing.assert_allclose(one[key], other[key], rtol=1e-5, err_msg=key)
+            assert_allclose(one[key], other[key], rtol=1e-5, err_msg=key)
 
 
 @pytest.mark.parametrize(
@@ -414,4 +414,4 @@ def test_a_killed_job_resumes_with_the_same_result(folder, straight, tmp_path):
     # The other process ends by itself, with a code that says that a retry may succeed.
     assert codes[1 - victim] not in (exits.DONE, exits.USAGE, exits.RESUME), outputs
     completed(folder, PROGRAM, folder, tmp_path / 'run')
-    np.testing.assert_equal(tiny.log(tmp_path / 'run'), tiny.log(straight))
+    assert_equal(tiny.log(tmp_path / 'run'), tiny.log(straight))

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from jepa_text.models import pooling
 from jepa_text.models.network import Network
@@ -249,9 +249,9 @@ def test_a_model_is_pickled_and_copied_after_use(model, name, copied):
     text = 'the <mask> saw'
     expected, filled = used.encode(TEXTS[:2]), used.fill(text)
     again = copied(used)
-    np.testing.assert_array_equal(again.encode(TEXTS[:2]), expected)
+    assert_array_equal(again.encode(TEXTS[:2]), expected)
     assert again.fill(text) == filled
-    np.testing.assert_array_equal(used.encode(TEXTS[:2]), expected)
+    assert_array_equal(used.encode(TEXTS[:2]), expected)
 
 
 @pytest.mark.parametrize(
@@ -292,6 +292,6 @@ def test_models_of_one_encoder_share_programs_and_no_parameters(model):
     other = dataclasses.replace(model, params=jax.tree.map(lambda x: 2 * x, model.params))
     before = model.encode(['the whale'])
     assert np.abs(other.encode(['the whale']) - before).max() > 1e-3
-    np.testing.assert_array_equal(model.encode(['the whale']), before)
+    assert_array_equal(model.encode(['the whale']), before)
     assert model._encode(2, 'mean') is other._encode(2, 'mean')
     assert model._encode(1, 'mean') is not other._encode(2, 'mean')

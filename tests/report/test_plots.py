@@ -7,6 +7,7 @@ import sys
 import children
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from jepa_text.report import plots
 
@@ -47,8 +48,8 @@ def test_a_figure_can_be_drawn_and_is_the_same_every_time(name):
 def test_curves_draw_the_values_with_their_references():
     figure = MAKERS['curves']()
     for name, (steps, values) in RUNS.items():
-        np.testing.assert_array_equal(lines(figure)[name].get_xdata(), steps)
-        np.testing.assert_array_equal(lines(figure)[name].get_ydata(), values)
+        assert_array_equal(lines(figure)[name].get_xdata(), steps)
+        assert_array_equal(lines(figure)[name].get_ydata(), values)
     assert texts(figure) == {'unigram'}
     assert [t.get_text() for t in figure.legends[0].get_texts()] == ['mlm', 'clm']
     assert figure.axes[0].get_ylabel() == 'nats' and figure.get_suptitle() == 'Loss'
@@ -90,7 +91,7 @@ def test_a_line_is_the_mean_and_its_band_the_range_of_the_seeds():
     values_SN = np.array([[3, 2, 1, 1], [5, 4, 3, np.nan], [4, 3, 5, 5]])
     figure = plots.curves({'a': ([10, 20, 40, 80], values_SN)}, 'loss', 'nats')
     # One that diverged is not left out of the mean.
-    np.testing.assert_allclose(lines(figure)['a'].get_ydata(), [4, 3, 3, np.nan])
+    assert_allclose(lines(figure)['a'].get_ydata(), [4, 3, 3, np.nan])
     (band,) = figure.axes[0].collections
     corners = band.get_paths()[0].vertices
     for x, low, high in ((10, 3, 5), (20, 2, 4), (40, 1, 5)):

@@ -9,6 +9,7 @@ import children
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from jepa_text.running import metrics
 
@@ -118,8 +119,8 @@ def test_damage_before_the_end_raises_with_the_line_number(tmp_path, damage, rea
 def test_series_picks_one_metric():
     rows = [{'step': 0, 'a': 1.0}, {'step': 1, 'b': 2.0}, {'step': 2, 'a': 3}]
     steps, values = metrics.series(rows, 'a')
-    np.testing.assert_array_equal(steps, [0, 2])
-    np.testing.assert_array_equal(values, [1.0, 3.0])
+    assert_array_equal(steps, [0, 2])
+    assert_array_equal(values, [1.0, 3.0])
     assert [x.size for x in metrics.series(rows, 'never')] == [0, 0]
 
 

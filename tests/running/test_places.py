@@ -5,9 +5,9 @@ import tarfile
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import tiny
+from numpy.testing import assert_array_equal
 from test_damaged import CHANGES
 
 from jepa_text.files import addresses
@@ -88,7 +88,7 @@ def test_a_run_in_a_bucket_equals_a_local_one(bucket, tmp_path, caplog):
     vectors_ND = [
         load.load(at).encode(['One text.']) for at in (address, tmp_path / 'straight')
     ]
-    np.testing.assert_array_equal(*vectors_ND)
+    assert_array_equal(*vectors_ND)
     assert load.load(address, step=4).name == f'{address} at step 4'
     with pytest.raises(FileNotFoundError, match='There are: 4, 6'):
         load.load(address, step=2)
@@ -104,7 +104,7 @@ def test_a_run_at_another_address_is_copied(tmp_path, monkeypatch, caplog):
     store.put(str(run), path, recursive=True)
     (step,) = restore.steps(run / 'checkpoints')[-1:]
     vectors_ND = [load.load(at).encode(['One text.']) for at in (address, run)]
-    np.testing.assert_array_equal(*vectors_ND)
+    assert_array_equal(*vectors_ND)
     with pytest.raises(FileNotFoundError, match=f'step 7 in .*There are: .*{step}'):
         load.load(address, step=7)
     # A flipped byte is found, also at the address.

@@ -3,8 +3,8 @@
 import copy
 
 import made_up
-import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from jepa_text.study import budgets, fairness
 
@@ -102,8 +102,8 @@ def test_missing_logs_are_reported_as_unknown(study):
 def test_a_budget_adds_up_over_phases():
     made = budgets.Budget(((0, 10, 100, 5.0), (10, 30, 100, 7.0)), 9)
     assert made.steps == 30
-    np.testing.assert_allclose(made.flops([0, 4, 10, 11, 30]), [0, 20, 50, 57, 190])
-    np.testing.assert_allclose(made.tokens([0, 30]), [0, 3000])
+    assert_allclose(made.flops([0, 4, 10, 11, 30]), [0, 20, 50, 57, 190])
+    assert_allclose(made.tokens([0, 30]), [0, 3000])
 
 
 def test_flops_are_those_of_the_traced_program(study):

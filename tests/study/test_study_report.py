@@ -9,6 +9,7 @@ import made_up
 import numpy as np
 import pytest
 from config_of import share_of_clm
+from numpy.testing import assert_allclose
 
 from jepa_text.evaluation.results import selection
 from jepa_text.report import plots
@@ -110,8 +111,8 @@ def test_curves_are_means_over_seeds_against_steps_and_flops(sections, pfs):
     lines = figures[0].axes[0].get_lines()
     (line,) = [one for one in lines if one.get_label() == 'mlm_42k']
     assert values_SN.shape == (5, len(steps))
-    np.testing.assert_allclose(line.get_xdata(), steps)
-    np.testing.assert_allclose(line.get_ydata(), values_SN.mean(axis=0))
+    assert_allclose(line.get_xdata(), steps)
+    assert_allclose(line.get_ydata(), values_SN.mean(axis=0))
 
 
 def test_a_mean_over_the_seeds_whose_logs_are_left_is_neither_drawn_nor_told(pfs):

@@ -61,9 +61,7 @@ def test_phases_learn_and_are_recorded(folder, tmp_path, monkeypatch):
     answers = model.fill('The <mask> of union saw <mask>.', top=4)
     assert [len(found) for found in answers] == [4, 4]
     for name in ('encoder', 'lm_head'):
-        jax.tree.map(
-            np.testing.assert_array_equal, model.params[name], state.params[name]
-        )
+        jax.tree.map(assert_array_equal, model.params[name], state.params[name])
     begun = load.untrained(tmp_path / 'run').encode(['The whale saw the captain.'])
     assert np.abs(begun - vectors[:1]).max() > 1e-2
 
@@ -78,7 +76,7 @@ def test_a_run_with_a_kernel_that_is_missing_here_is_loaded(trained, tmp_path):
     saved['model']['attention'] = 'cudnn'
     (workdir / 'config.json').write_text(json.dumps(saved))
     elsewhere = load.load(workdir).encode(texts)
-    np.testing.assert_array_equal(elsewhere, together)
+    assert_array_equal(elsewhere, together)
 
 
 @pytest.mark.slow

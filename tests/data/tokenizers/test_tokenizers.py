@@ -4,6 +4,7 @@ import json
 import numpy as np
 import pytest
 import tokenizers as library
+from numpy.testing import assert_array_equal
 
 from jepa_text.data import tokenizers
 from jepa_text.data.sources import bundled
@@ -72,7 +73,7 @@ def test_starts_word(ours):
     assert starts_V[list(ours.special_ids)].all()
     # As a stand-in for a smaller one that is not yet trained.
     fewer = dataclasses.replace(ours, vocab_size=1024)
-    np.testing.assert_array_equal(fewer.starts_word, starts_V[:1024])
+    assert_array_equal(fewer.starts_word, starts_V[:1024])
     assert not starts_V.all()
 
 
@@ -98,7 +99,7 @@ def test_padding_and_truncation_are_disabled(tmp_path):
     content = json.loads(path.joinpath('tokenizer.json').read_text())
     del content['model']['type']  # as before version 0.9 of the library
     untyped = tokenizers.parse(content, 'untyped')
-    np.testing.assert_array_equal(untyped.starts_word, theirs.starts_word)
+    assert_array_equal(untyped.starts_word, theirs.starts_word)
 
 
 PIECES = {'[UNK]': 0, 'a': 1, 'Ġa': 2, ',': 3, "'s": 4}
