@@ -41,6 +41,7 @@ os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0.05')
 # that tests start.
 os.environ.setdefault('JAX_DISABLE_MOST_OPTIMIZATIONS', '1')
 
+import fsspec  # noqa: E402
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
@@ -87,18 +88,16 @@ def pytest_collection_finish(session):
 
 @pytest.fixture(autouse=True)
 def fresh_programs(request):
-    """A test that changes modules shares no programs with others."""
+    """A test that changes modules shares no programs with others, which keep theirs."""
     changes = 'monkeypatch' in request.fixturenames
-    if changes:
-        forget()
-    yield
-    if changes:
-        forget()
-
-
-def forget():
-    for cache in memo.CACHES:
+    known = [(cache, tuple(cache)) for cache in memo.CACHES] if changes else ()
+    for cache, _ in known:
         cache.clear()
+    yield
+    for cache in memo.CACHES if changes else ():
+        cache.clear()
+    for cache, programs in known:
+        cache.extend(programs)
 
 
 @pytest.fixture
@@ -127,3 +126,13 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def memory(tmp_path):
+    """An empty store at memory://, and an empty folder of copies."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'cache'))
+        store = fsspec.filesystem('memory')
+        store.store.clear()
+        yield store

@@ -99,11 +99,9 @@ def test_an_analysis_is_known_by_its_own_keys(tmp_path):
     assert api.config(path, tasks=[dict(name='bundled')]).layers == [1]
 
 
-def test_metrics_at_an_address_are_read():
-    import fsspec
-
+def test_metrics_at_an_address_are_read(memory):
     line = b'{"step": 3, "train/loss": 2.5}\n'
-    fsspec.filesystem('memory').pipe('/lab/run/metrics.jsonl', line)
+    memory.pipe('/lab/run/metrics.jsonl', line)
     table = api.Run('memory://lab/run', None).metrics
     assert [*table['step']] == [3] and [*table['train/loss']] == [2.5]
 

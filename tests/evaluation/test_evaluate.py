@@ -11,7 +11,6 @@ from unittest import mock
 
 import children
 import examined
-import fsspec
 import huggingface_hub as hub
 import numpy as np
 import pytest
@@ -453,11 +452,8 @@ def test_other_processes_train_the_groups_of_their_driver(place, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_model_at_an_address_is_examined_as_a_local_one(place, done, monkeypatch):
-    shelf = fsspec.filesystem('memory')
-    shelf.store.clear()
-    shelf.put(str(place / 'toy'), '/shelf/toy', recursive=True)
-    monkeypatch.setenv('JEPA_TEXT_CACHE', str(place / 'copies'))
+def test_a_model_at_an_address_is_examined_as_a_local_one(place, done, memory):
+    memory.put(str(place / 'toy'), '/shelf/toy', recursive=True)
     given = config(place, models=('memory://shelf/toy',))
     items = [
         {(line['item'], line['learning_rate'], line['seed']) for line in lines}

@@ -3,7 +3,6 @@
 import sys
 from pathlib import Path
 
-import fsspec
 import pytest
 
 from jepa_text.files import addresses
@@ -142,18 +141,16 @@ def test_the_last_error_explains_that_retries_are_exhausted(pauses):
     assert pauses == list(addresses.PAUSES)
 
 
-def test_a_folder_is_uploaded(tmp_path):
+def test_a_folder_is_uploaded(tmp_path, memory):
     (tmp_path / 'deep').mkdir()
     for name in ('z.bin', 'manifest.json', 'deep/a.txt'):
         (tmp_path / name).write_text(name)
-    store = fsspec.filesystem('memory')
-    store.store.clear()
     addresses.check_free('memory://shelf/x')
     addresses.upload_folder(tmp_path, 'memory://shelf/x')
     assert {
         name: file.size for name, file in addresses.list_files('memory://shelf/x').items()
     } == {'deep/a.txt': 10, 'manifest.json': 13, 'z.bin': 5}
-    assert store.cat('/shelf/x/deep/a.txt') == b'deep/a.txt'
+    assert memory.cat('/shelf/x/deep/a.txt') == b'deep/a.txt'
     with pytest.raises(FileExistsError, match='memory://shelf/x already exists'):
         addresses.check_free('memory://shelf/x')
     addresses.upload_folder(tmp_path / 'deep', f'file://{tmp_path}/new')

@@ -1,6 +1,5 @@
 """Remote files without checksums are copied once, and again when they change."""
 
-import fsspec
 import pytest
 
 from jepa_text.data import tokenizers
@@ -12,13 +11,10 @@ NAMES = ('a.json', '1_Pooling/b.json', 'c.bin', '.git/x')
 
 
 @pytest.fixture(autouse=True)
-def store(tmp_path, monkeypatch):
-    monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'cache'))
-    store = fsspec.filesystem('memory')
-    store.store.clear()
+def store(memory):
     for name in NAMES:
-        store.pipe_file(f'/shelf/model/{name}', name.encode())
-    return store
+        memory.pipe_file(f'/shelf/model/{name}', name.encode())
+    return memory
 
 
 def test_a_folder_is_copied_again_only_after_a_change(store, monkeypatch):

@@ -20,17 +20,15 @@ ENDINGS = ('.txt', '.txt.gz')  # in any case of letters
 
 
 @pytest.fixture(params=['here', 'away'])
-def top(request, tmp_path):
+def top(request, tmp_path, memory):
     """Returns a tree of files as a local path and as an address."""
     address = 'memory://shelf/top'
-    store = fsspec.filesystem('memory')
-    store.store.clear()
     for name, content in TREE.items():
         for path in (tmp_path / 'top' / name, tmp_path / 'top2' / 'beside.txt'):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        store.pipe_file(f'/shelf/top/{name}', content)
-        store.pipe_file('/shelf/top2/beside.txt', b'')
+        memory.pipe_file(f'/shelf/top/{name}', content)
+        memory.pipe_file('/shelf/top2/beside.txt', b'')
     return str(tmp_path / 'top') if request.param == 'here' else address
 
 
@@ -66,8 +64,7 @@ def test_a_single_file_may_have_any_suffix(top):
         assert found.files[0].size == len(TREE[name])
 
 
-def test_hidden_files_and_folders_are_skipped(tmp_path):
-    store = fsspec.filesystem('memory')
+def test_hidden_files_and_folders_are_skipped(tmp_path, memory):
     for top in (str(tmp_path / '.mine'), 'memory://attic/.mine'):
         system = fsspec.url_to_fs(top)[0]
         for name in ('a.txt', '._a.txt', '.git/b.txt', '.git/c.txt', 'in/.x/d.txt'):
@@ -79,7 +76,6 @@ def test_hidden_files_and_folders_are_skipped(tmp_path):
         assert len(listing.expand(f'{top}/.git/*.txt', ENDINGS).files) == 2
         assert names(listing.expand(f'{top}/a*', ENDINGS), top) == ['a.txt']
         assert names(listing.expand(f'{top}/._a.txt', ENDINGS), top) == ['._a.txt']
-    store.store.clear()
 
 
 def test_an_empty_listing_is_an_error(top):

@@ -6,7 +6,6 @@ import json
 import math
 
 import draws
-import fsspec
 import hf_cases
 import jax
 import jax.numpy as jnp
@@ -272,13 +271,10 @@ def test_the_card_states_what_is_known(changes, architecture, facts, there, abse
     assert [part for part in absent if part in text] == []
 
 
-def test_the_card_keeps_the_license_of_the_model_that_was_loaded(tmp_path, monkeypatch):
+def test_the_card_keeps_the_license_of_the_model_that_was_loaded(tmp_path, memory):
     """Also of one that is copied first."""
     export.write(trained(), tmp_path / 'old', license='mit')
-    store = fsspec.filesystem('memory')
-    store.store.clear()
-    store.put(str(tmp_path / 'old'), '/shelf/old', recursive=True)
-    monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'copies'))
+    memory.put(str(tmp_path / 'old'), '/shelf/old', recursive=True)
     model = load.load('hf:memory://shelf/old')
     text = card.text(model, 'BertModel', 1)
     assert 'license: mit' in text and 'Started from memory://shelf/old (mit).' in text
@@ -378,12 +374,10 @@ def test_words_that_an_export_lacks_or_that_have_no_meaning_raise(tmp_path):
         export_command.run({'to': tmp_path / 'x', 'step': 12}, 'hf:x')
 
 
-def test_export_to_an_address(tmp_path):
+def test_export_to_an_address(tmp_path, memory):
     model, source = imported(tmp_path, 'llama')
-    store = fsspec.filesystem('memory')
-    store.store.clear()
     export_command.run({'to': 'memory://shelf/model'}, f'hf:{source}')
-    store.get('/shelf/model', str(tmp_path / 'back'), recursive=True)
+    memory.get('/shelf/model', str(tmp_path / 'back'), recursive=True)
     texts = ['w7 w9 w11', 'w20']
     again = load.load(f'hf:{tmp_path / "back"}')
     assert_array_equal(again.encode(texts), model.encode(texts))

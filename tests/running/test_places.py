@@ -94,21 +94,20 @@ def test_a_run_in_a_bucket_equals_a_local_one(bucket, tmp_path, caplog):
         load.load(address, step=2)
 
 
-def test_a_run_at_another_address_is_copied(tmp_path, monkeypatch, caplog):
+def test_a_run_at_another_address_is_copied(tmp_path, memory, caplog):
     """With its newest intact step; here in the format of version 0.1."""
-    monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'cache'))
     with tarfile.open(REFERENCES / 'run_of_0.1.tar.gz') as archive:
         archive.extractall(tmp_path, filter='data')
     run, address = tmp_path / 'run', f'memory://{tmp_path.name}/one'
-    store, path = addresses.filesystem(address)
-    store.put(str(run), path, recursive=True)
+    path = addresses.filesystem(address)[1]
+    memory.put(str(run), path, recursive=True)
     (step,) = restore.steps(run / 'checkpoints')[-1:]
     vectors_ND = [load.load(at).encode(['One text.']) for at in (address, run)]
     assert_array_equal(*vectors_ND)
     with pytest.raises(FileNotFoundError, match=f'step 7 in .*There are: .*{step}'):
         load.load(address, step=7)
     # A flipped byte is found, also at the address.
-    _flip_largest(store, f'{path}/checkpoints/{step}/state')
+    _flip_largest(memory, f'{path}/checkpoints/{step}/state')
     with pytest.raises(restore.DamagedError, match='content of state/.* has changed'):
         load.load(address, step=step)
     folder = places.model_folder('the run', address)

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 
-import fsspec
 import numpy as np
 import pytest
 import tiny
@@ -22,13 +21,10 @@ def local(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def store(local, tmp_path, monkeypatch):
-    """A store with these rows, and an empty cache."""
-    monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'cache'))
-    store = fsspec.filesystem('memory')
-    store.store.clear()
+def store(local, memory):
+    """A store with these rows."""
     addresses.upload_folder(local, ADDRESS)
-    return store
+    return memory
 
 
 def test_rows_are_the_same(local):

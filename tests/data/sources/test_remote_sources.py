@@ -1,7 +1,5 @@
 """Tests that remote corpora equal local ones."""
 
-import fsspec
-import numpy as np
 import pyarrow
 import pytest
 from pyarrow import parquet
@@ -27,18 +25,17 @@ def row_groups(texts):
     [('text', text, blocks), ('parquet', parquet_source, row_groups)],
 )
 def test_remote_documents_units_and_rows_match_local_ones(
-    name, module, pack, tmp_path, ours, units_of
+    name, module, pack, tmp_path, ours, units_of, memory, rng
 ):
     units_of(1500)
-    rng, store = np.random.default_rng(0), fsspec.filesystem('memory')
-    folder, address = tmp_path / 'texts', f'memory://corpus-{tmp_path.name}'
+    folder, address = tmp_path / 'texts', 'memory://corpus'
     folder.mkdir()
     for number in range(4):
         words = ['the', 'whale', 'sea', 'é']
         texts = [' '.join(rng.choice(words, rng.integers(3, 30))) for _ in range(70)]
         file = f'{number}.{"txt" if name == "text" else name}'
         (folder / file).write_bytes(pack(texts))
-        store.pipe_file(f'{address}/{file}', pack(texts))
+        memory.pipe_file(f'{address}/{file}', pack(texts))
     here, there = (module.make('train', str(top)) for top in (folder, address))
     assert list(here) == list(there) and len(list(here)) > 250
     sizes = [[piece[1:4] for piece in pieces] for pieces in here.units()]
