@@ -25,15 +25,23 @@ TOY = str(ROOT / 'configs' / 'toy.py')
 TRAIN = f'train --config={TOY} --workdir=x'
 
 
+def read(*words):
+    return main.read(['jepa-text', *words])
+
+
+def run(*words):
+    return main.main(['jepa-text', *words])
+
+
 def test_help_shows_commands_and_examples_that_parse(capsys):
-    assert main.main(['jepa-text', '--help']) == 0
+    assert run('--help') == 0
     text = capsys.readouterr().out
     assert all(command in text for command in commands.COMMANDS)
     examples = [line.split() for line in text.splitlines() if '--workdir=runs' in line]
     assert len(examples) >= 3
     for _, command, *flags in examples:
         flags = [f.replace('=configs/', f'={ROOT}/configs/') for f in flags]
-        call = main.read(['jepa-text', command, *flags])
+        call = read(command, *flags)
         assert call.command == command and call.workdir.startswith('runs/')
         assert call.config
 
@@ -41,7 +49,7 @@ def test_help_shows_commands_and_examples_that_parse(capsys):
 @pytest.mark.parametrize('command', commands.COMMANDS)
 def test_help_of_a_command_lists_its_own_flags(command, capsys):
     about = commands.COMMANDS[command]
-    assert main.main(['jepa-text', command, '--help']) == 0
+    assert run(command, '--help') == 0
     text = capsys.readouterr().out
     assert about.summary.lower() in text.lower()
     assert f'jepa-text {command} {about.example}' in text
@@ -95,7 +103,7 @@ def test_help_lists_available_names():
     ],
 )
 def test_parts_of_a_config_are_documented(word, words, capsys):
-    assert main.main(['jepa-text', 'help', word]) == 0
+    assert run('help', word) == 0
     out = capsys.readouterr().out
     assert all(part in out for part in words) and 'tokenizer =' not in out
 
@@ -105,7 +113,7 @@ def test_overrides_reach_the_config():
     flags += ['--config.runs[0].phases[0].objective.rate=0.5']
     flags += ['--config.watchdog.seconds=60', '--config.data={"mixture": []}']
     flags += ['--jobs', '2', '--dry-run']
-    call = main.read(['jepa-text', 'study', *flags])
+    call = read('study', *flags)
     assert call.workdir == 'x' and call.switches == {'dry_run': True}
     config = call.config
     assert config['steps'] == 7 and config['engine'] == {'jobs': 2}
@@ -125,9 +133,9 @@ def test_a_shipped_config_is_found_by_name_in_any_folder(tmp_path, monkeypatch, 
     (tmp_path / 'toy.py').write_text('raise RuntimeError')  # not this one
     monkeypatch.chdir(tmp_path)
     place = 'toy:clm' if first else '--config=toy:clm'
-    call = main.read(['jepa-text', 'train', place, '--workdir=x', '--config.steps=3'])
+    call = read('train', place, '--workdir=x', '--config.steps=3')
     by_path = f'--config={TOY}:clm'
-    expected = main.read(['jepa-text', 'train', by_path, '--workdir=x'])
+    expected = read('train', by_path, '--workdir=x')
     assert call.config == expected.config | {'steps': 3}
     assert {'quickstart', 'studies/pfs'} < {*config_file.shipped()}
     assert 'presets' not in config_file.shipped()
@@ -157,8 +165,8 @@ def test_a_shipped_config_is_found_by_name_in_any_folder(tmp_path, monkeypatch, 
 )
 def test_models_and_tasks_are_a_whole_command(words, same, workdir):
     command, *_ = words.split()
-    call = main.read(['jepa-text', *words.split()])
-    longer = main.read(['jepa-text', command, *same.split(), '--workdir=w'])
+    call = read(*words.split())
+    longer = read(command, *same.split(), '--workdir=w')
     assert call.config == longer.config and call.workdir == workdir
 
 
@@ -175,15 +183,15 @@ def test_a_written_config_takes_models_and_tasks(
     command, words, values, tmp_path, capsys
 ):
     path = str(tmp_path / 'my.py')
-    assert main.main(['jepa-text', 'init', command, path]) == 0
+    assert run('init', command, path) == 0
     said = capsys.readouterr().out
     assert f'{path} --model=... --workdir=' in said
     name = 'evaluate' if command == 'six_sets' else command
     words = [*words.split(), '--workdir=w']
-    call = main.read(['jepa-text', name, path, *words])
+    call = read(name, path, *words)
     assert {key: call.config[key] for key in values} == values
     if command != 'six_sets':  # which writes its tasks itself
-        longer = main.read(['jepa-text', name, *words]).config
+        longer = read(name, *words).config
         keys = ('tasks',) if 'tasks' in longer else ('task',)
         assert [call.config[key] for key in keys] == [longer[key] for key in keys]
 
@@ -199,10 +207,10 @@ def test_a_written_config_takes_models_and_tasks(
     ],
 )
 def test_different_models_and_tasks_have_different_workdirs(first, second):
-    read = [main.read(['jepa-text', 'evaluate', *x.split()]) for x in (first, second)]
-    assert read[0].workdir != read[1].workdir
+    one, other = (read('evaluate', *x.split()) for x in (first, second))
+    assert one.workdir != other.workdir
     # It may begin with the same words, and the next call has it again.
-    assert main.read(['jepa-text', 'evaluate', *first.split()]) == read[0]
+    assert read('evaluate', *first.split()) == one
 
 
 @pytest.mark.slow
@@ -218,7 +226,7 @@ def test_texts_are_a_whole_command(tmp_path, monkeypatch, capsys):
     )
     words += ' --config.model.preset=tiny --config.checkpoint.every_steps=0'
     for _ in range(2):
-        assert main.main(['jepa-text', *words.split()]) == 0
+        assert run(*words.split()) == 0
     out = capsys.readouterr().out
     assert out.count('r-rows: prepared') == 1 and 'settings differ' not in out.lower()
     assert restore.steps('r/checkpoints') == [2]
@@ -228,14 +236,13 @@ def test_texts_are_a_whole_command(tmp_path, monkeypatch, capsys):
     assert config['prepare']['tokenizer'] == 'bpe:8192'
     assert (tmp_path / 'r-rows-tokenizer' / 'tokenizer.json').is_file()
     words = 'train toy:mlm --text=texts --workdir=r --tokenizer=bundled --print-config'
-    assert main.main(['jepa-text', *words.split()]) == 0
+    assert run(*words.split()) == 0
     assert "prepare.tokenizer = 'bundled'" in capsys.readouterr().out
 
 
 def test_folders_beside_a_workdir_are_named_after_it(tmp_path, monkeypatch):
     monkeypatch.setenv('HOME', str(tmp_path))
-    words = ['jepa-text', 'train', 'toy', '--text=a.csv', '--workdir=~/run//']
-    call = main.read(words)
+    call = read('train', 'toy', '--text=a.csv', '--workdir=~/run//')
     found = call.workdir, call.config['data']['folder']
     assert found == (f'{tmp_path}/run', f'{tmp_path}/run-rows')
 
@@ -251,13 +258,13 @@ def get_config():
     return config
 """
     )
-    call = main.read(['jepa-text', 'train', str(file), '--text=a.csv', '--workdir=w'])
+    call = read('train', str(file), '--text=a.csv', '--workdir=w')
     source = {'name': 'csv', 'path': 'a.csv'}
     expected = {'source': source, 'tokenizer': 'bpe:8192', 'row_length': 64}
     assert call.config['prepare'] == expected
     assert call.config['data']['folder'] == 'w-rows'
-    named = ['jepa-text', 'train', 'pretrain:mlm,size=35m', '--text=a.csv', '--workdir=w']
-    assert main.read(named).config['prepare']['tokenizer'] == 'bpe:8192'
+    named = 'train pretrain:mlm,size=35m --text=a.csv --workdir=w'
+    assert read(*named.split()).config['prepare']['tokenizer'] == 'bpe:8192'
 
 
 def test_a_flag_may_be_separate_from_its_value(tmp_path, monkeypatch):
@@ -273,13 +280,13 @@ def get_config(name):
     )
     monkeypatch.chdir(tmp_path)
     words = ['train', '--config', 'my.py:/data/x', '--workdir', 'x']
-    call = main.read(['jepa-text', *words])
+    call = read(*words)
     assert call.config['name'] == '/data/x' and call.workdir == 'x'
     choices = []
     monkeypatch.setattr('jepa_text.parallel.processes.start', choices.append)
     monkeypatch.setattr('jepa_text.evaluation.train_command.run', lambda *_: None)
-    assert main.main(['jepa-text', *words, '--distributed', 'off']) == 0
-    assert main.main(['jepa-text', *words, '--distributed=on']) == 0
+    assert run(*words, '--distributed', 'off') == 0
+    assert run(*words, '--distributed=on') == 0
     assert choices == ['off', 'on']
 
 
@@ -298,7 +305,7 @@ def test_what_is_printed_after_training_can_be_run(workdir, monkeypatch, capsys)
 def test_print_config_shows_everything_and_where_it_is_from(tmp_path, capsys):
     words = [f'--config={TOY}:lejepa_mlm', f'--workdir={tmp_path}/x', '--print-config']
     words += ['--config.optimizer.weight_decay=0.2', '--config.clip_norm=1.0']
-    assert main.main(['jepa-text', 'train', *words]) == 0
+    assert run('train', *words) == 0
     out = re.sub(r'\n {20,}', '  ', capsys.readouterr().out)  # of a long key
     lines = out.splitlines()
     for value, origin in (
@@ -329,7 +336,7 @@ def test_print_config_shows_everything_and_where_it_is_from(tmp_path, capsys):
 def test_print_config_of_other_commands(command, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     words = commands.COMMANDS[command].example.split()
-    assert main.main(['jepa-text', command, *words, '--print-config']) == 0
+    assert run(command, *words, '--print-config') == 0
     out = capsys.readouterr().out
     assert ' file\n' in out and ' default\n' in out
     assert (' command line\n' in out) == (command == 'plan')
@@ -389,7 +396,7 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
 )
 def test_wrong_usage_is_explained(arguments, words, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
-    assert main.main(['jepa-text', *arguments.split()]) == 2
+    assert run(*arguments.split()) == 2
     error = capsys.readouterr().err
     assert words in error and 'Traceback' not in error
 
@@ -416,8 +423,8 @@ def test_exit_codes(error, code, monkeypatch, capsys):
             raise error
 
     monkeypatch.setattr('jepa_text.training.train.train', train)
-    command = ['jepa-text', 'train', f'--config={TOY}', '--workdir=x']
-    assert main.main(command) == code
+    command = TRAIN.split()
+    assert run(*command) == code
     error_output = capsys.readouterr().err
     assert str(error or '') in error_output and 'Traceback' not in error_output
     is_foreign = type(error) in (RuntimeError, FloatingPointError, ValueError)
@@ -426,7 +433,7 @@ def test_exit_codes(error, code, monkeypatch, capsys):
     assert ('--traceback shows all calls' in error_output) == is_foreign
     if isinstance(error, Exception) and not isinstance(error, exits.Stopped):
         # The flag only changes what is printed.
-        assert main.main([*command, '--traceback']) == code
+        assert run(*command, '--traceback') == code
         assert 'Traceback' in capsys.readouterr().err
 
 
