@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tiny
 
-from jepa_text.data import prepare, tokenizers
+from jepa_text.data import tokenizers
 from jepa_text.pretrained import load
 
 # A hybrid run of 12 steps, width 16, that version 0.1.0 trained, with its vectors.
@@ -41,18 +41,12 @@ def test_a_run_of_0_1_is_refused_as_a_workdir_and_left_as_it_is(older, tmp_path)
 @pytest.mark.slow
 def test_a_run_may_start_from_one_of_0_1(older, tmp_path):
     (tmp_path / 'text.txt').write_text('\n\n'.join(f'Text {i}.' for i in range(400)))
-    prepare.prepare(
-        source={'name': 'text', 'path': str(tmp_path / 'text.txt'), 'heldout_every': 9},
-        tokenizer=tokenizers.load(older / 'tokenizer.json'),
-        folder=tmp_path / 'rows',
-        row_length=32,
-        shards=1,
-    )
+    tiny.rows(tmp_path, tokenizers.load(older / 'tokenizer.json'))
     config = tiny.config(
         tmp_path,
         steps=2,
         model={},
         init_from=dict(path=str(older)),
-        phases=(dict(objective=dict(name='mlm', tied=True)),),
+        phases=tiny.phases('mlm', tied=True),
     )
     assert tiny.train(config, tmp_path / 'new').step == 2

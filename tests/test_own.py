@@ -227,7 +227,7 @@ def test_others_are_made_by_their_names():
 @pytest.mark.slow
 def test_a_model_of_ones_own_is_planned_loaded_and_tuned(lab, tmp_path):
     """Of a class with only the needed fields; one of another class gets them all."""
-    phases = (dict(objective=dict(name='mlm')),)
+    phases = tiny.phases('mlm')
     own = dict(name='my_lab.encoder', width=8)
     config = tiny.config(tmp_path, steps=2, model=own, phases=phases)
     (planned,) = plan.plan(config | dict(mesh=dict(tensor=8))).values()
@@ -351,9 +351,7 @@ def test_a_fault_after_the_loss_is_found_before_a_run(method, value, words, lab,
     name = f'mine_{len(list((lab / "my_lab").iterdir()))}'
     source = HYBRID.replace('METHOD', method).replace('VALUE', value)
     (lab / 'my_lab' / f'{name}.py').write_text(source)
-    config = tiny.config(
-        folder, steps=2, phases=(dict(objective=dict(name=f'my_lab.{name}')),)
-    )
+    config = tiny.config(folder, steps=2, phases=tiny.phases(f'my_lab.{name}'))
     with pytest.raises(ValueError, match=f'my_lab.{name} failed.*{words}'):
         switches.check(recipes.make(settings.plain(config)))
 

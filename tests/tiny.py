@@ -12,8 +12,9 @@ from pathlib import Path
 LENGTH = 32
 
 
-def rows(folder):
-    """Prepared rows from folder/text.txt, else from made-up text, in folder/rows."""
+def rows(folder, tokenizer=None):
+    """Prepared rows from folder/text.txt, else from made-up text, in folder/rows; the
+    tokenizer is the bundled one."""
     from jepa_text.data import prepare, tokenizers
 
     folder = Path(folder)
@@ -25,7 +26,7 @@ def rows(folder):
             (folder / 'text.txt').write_text('\n\n'.join(text))
         prepare.prepare(
             source={'name': 'text', 'path': str(folder / 'text.txt'), 'heldout_every': 9},
-            tokenizer=tokenizers.load(tokenizers.BUNDLED),
+            tokenizer=tokenizer or tokenizers.load(tokenizers.BUNDLED),
             folder=folder / 'rows',
             row_length=LENGTH,
             shards=2,
@@ -71,6 +72,11 @@ def config(folder, **changes):
     )
     # A copy: a test may change what is within a section.
     return copy.deepcopy(SETTINGS | made | changes)
+
+
+def phases(name, **section):
+    """Those of a run of one objective."""
+    return (dict(objective=dict(name=name, **section)),)
 
 
 def train(config, workdir, **options):

@@ -33,7 +33,7 @@ pytest.importorskip('matplotlib')
 def folder(tmp_path_factory):
     """Two seeds of a run of two steps, and a labeled set."""
     folder = tmp_path_factory.mktemp('analysis')
-    phases = (dict(objective=dict(name='mlm')),)
+    phases = tiny.phases('mlm')
     changes = dict(steps=2, phases=phases, evaluate=dict(every_steps=0))
     changes |= dict(
         geometry=dict(every_steps=2, texts=24), checkpoint=dict(every_steps=2, keep=1)

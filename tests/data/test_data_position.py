@@ -317,7 +317,7 @@ def test_microbatches_may_not_change_where_a_loss_depends_on_them(
 
 def test_other_microbatches_are_rejected(folder, tmp_path):
     latent = dict(regularizer=dict(name='sigreg', weight=0.1))
-    asked = config(folder, (dict(objective=dict(name='hybrid', latent=latent)),))
+    asked = config(folder, tiny.phases('hybrid', latent=latent))
     step = tmp_path / 'run' / 'checkpoints' / '1'
 
     def build(config):

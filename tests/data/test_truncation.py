@@ -22,7 +22,7 @@ NOUNS = ('whale', 'captain', 'sister', 'garden')
 def folder(tmp_path_factory):
     """A run with rows of 32 tokens, and texts that name their class after these."""
     folder = tmp_path_factory.mktemp('cut')
-    phases = (dict(objective=dict(name='mlm')),)
+    phases = tiny.phases('mlm')
     changes = dict(steps=1, phases=phases, evaluate=dict(every_steps=0))
     tiny.train(tiny.config(folder, **changes), folder / 'a')
     rows = []

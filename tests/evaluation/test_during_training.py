@@ -24,7 +24,7 @@ def config(folder, path, **changes):
 @pytest.mark.slow
 def test_probes_are_logged_and_do_not_change_training(tmp_path):
     path = examined.file_of(tmp_path, 80)
-    with_it = config(tmp_path, path, phases=(dict(objective=dict(name='mlm')),))
+    with_it = config(tmp_path, path, phases=tiny.phases('mlm'))
     one = train.train(with_it, tmp_path / 'with', during_training.EVALUATIONS)
     without = with_it | dict(evaluate=with_it['evaluate'] | dict(tasks=()))
     other = train.train(without, tmp_path / 'without', during_training.EVALUATIONS)

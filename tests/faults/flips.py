@@ -28,7 +28,7 @@ FAULTS = ('unnamed', 'silent')
 CHANGES = dict(
     steps=10,
     mesh=dict(data=-1, fsdp=1, tensor=1),
-    phases=(dict(objective=dict(name='mlm', rate=0.3)),),
+    phases=tiny.phases('mlm', rate=0.3),
     checkpoint=dict(every_steps=3, keep=2),
     evaluate=dict(every_steps=5, rate=0.15, max_rows=16),
 )

@@ -27,7 +27,7 @@ def settings(folder, **changes):
     """Returns the metrics of a run; a forgotten step would show in its losses."""
     changes = {
         'mesh': dict(data=-1, fsdp=1, tensor=1),
-        'phases': (dict(objective=dict(name='mlm', rate=0.3)),),
+        'phases': tiny.phases('mlm', rate=0.3),
         'evaluate': dict(every_steps=STEPS, rate=0.15, max_rows=12),
         'checkpoint': dict(every_steps=100, keep=2),
         **changes,

@@ -18,7 +18,7 @@ from jepa_text.training import heldout
 def test_a_run_that_learned_nothing_warns(folder, tmp_path, capsys, learns):
     config = tiny.config(
         folder,
-        phases=(dict(objective=dict(name='mlm', rate=0.3)),),
+        phases=tiny.phases('mlm', rate=0.3),
         mesh=dict(data=-1),
         steps=80 if learns else 1,
         schedule=dict(name='constant', value=1e-2 if learns else 1e-9),

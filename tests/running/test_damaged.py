@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 CHANGES = dict(
     steps=4,
-    phases=(dict(objective=dict(name='mlm')),),
+    phases=tiny.phases('mlm'),
     checkpoint=dict(every_steps=2, keep=2),
     evaluate=dict(every_steps=0, rate=0.15, max_rows=16),
 )

@@ -20,7 +20,7 @@ from jepa_text.study import study
 from jepa_text.training import own_loop, train
 
 ROOT = Path(__file__).parents[2]
-MLM = (dict(objective=dict(name='mlm')),)
+MLM = tiny.phases('mlm')
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def own_text(tmp_path_factory):
     del config['phases']
     config['prepare'] = config_of.prepare_of(folder, 1200)
     config['data']['folder'] = ''
-    mlm = (dict(objective=dict(name='mlm')),)
+    mlm = tiny.phases('mlm')
     config['runs'] = (dict(name='a', phases=mlm),)
     config['study'] = dict(tasks=('word_order', 'bigram_shift'))
     return config, folder

@@ -14,7 +14,7 @@ import tiny
 from numpy.testing import assert_allclose, assert_array_equal
 from test_hf_import import flat, tensors_of
 
-from jepa_text.data import prepare, tokenizers
+from jepa_text.data import tokenizers
 from jepa_text.hf import adapt
 from jepa_text.models import stack
 from jepa_text.optim import schedules
@@ -26,7 +26,7 @@ from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
 
-MLM = (dict(objective=dict(name='mlm')),)
+MLM = tiny.phases('mlm')
 
 
 @pytest.fixture(scope='module')
@@ -36,7 +36,7 @@ def old(folder):
         folder,
         steps=6,
         model=dict(name='transformer', preset='tiny', scan=True),
-        phases=(dict(objective=dict(name='clm')),),
+        phases=tiny.phases('clm'),
         evaluate=dict(every_steps=6, rate=0.15, max_rows=16),
     )
     tiny.train(config, folder / 'old')
@@ -148,18 +148,10 @@ def extended(folder):
 
 
 @pytest.mark.slow
-def test_old_tokens_keep_their_rows_in_a_larger_vocabulary(folder, old, tmp_path):
+def test_old_tokens_keep_their_rows_in_a_larger_vocabulary(old, tmp_path):
     tokenizer = extended(tmp_path)
-    prepare.prepare(
-        source={'name': 'text', 'path': str(folder / 'text.txt'), 'heldout_every': 9},
-        tokenizer=tokenizer,
-        folder=tmp_path / 'rows',
-        row_length=tiny.LENGTH,
-    )
-    data = dict(
-        folder=str(tmp_path / 'rows'), row_length=tiny.LENGTH, batch_size=8, repeat=True
-    )
-    made, state = begun(config_of(folder, old, data=data), tmp_path / 'new')
+    tiny.rows(tmp_path, tokenizer)
+    made, state = begun(config_of(tmp_path, old), tmp_path / 'new')
     model, count = load.load(old), tokenizer.vocab_size - 2
     embedding_VD = np.asarray(state.params['encoder']['embedding'])
     before_VD = np.asarray(model.params['encoder']['embedding'])
@@ -214,7 +206,7 @@ def test_options_listed_by_layer_keep_those_without_any(changes, theta, window):
 
 @pytest.mark.slow
 def test_a_matched_run_takes_its_model_from_the_start(folder, old, tmp_path):
-    hybrid = (dict(objective=dict(name='hybrid', predictor_width=16)),)
+    hybrid = tiny.phases('hybrid', predictor_width=16)
     config = settings.plain(config_of(folder, old, phases=hybrid, baseline='flops'))
     config = completion.with_init_from(config, tmp_path)
     matched = completion.with_baseline(config)
@@ -299,7 +291,7 @@ def test_heads(folder, old, tmp_path):
     kernels = [np.asarray(x['lm_head']['output']['kernel']) for x in (anew.params, kept)]
     assert np.abs(kernels[0] - kernels[1]).max() > 1e-3
     same(anew.params['encoder'], kept['encoder'])
-    tied = (dict(objective=dict(name='mlm', tied=True)),)
+    tied = tiny.phases('mlm', tied=True)
     with pytest.raises(ValueError, match="tied=True would discard.*init_from.head='new'"):
         begun(config_of(folder, old, phases=tied), tmp_path / 'b')
 
@@ -441,7 +433,7 @@ def test_a_hugging_face_decoder_becomes_an_encoder(folder, foreign, tmp_path):
         data=dict(
             folder=str(tmp_path / 'rows'), row_length=16, batch_size=8, repeat=True
         ),
-        phases=(dict(objective=dict(name='mntp')),),
+        phases=tiny.phases('mntp'),
         optimizer=dict(name='adamw', lr_multipliers=(('layer_[01]/', 0.0),)),
         schedule=1e-3,
         evaluate=dict(every_steps=0),

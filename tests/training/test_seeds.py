@@ -48,7 +48,7 @@ def test_a_run_does_not_depend_on_the_default_implementation_of_keys(tmp_path, c
     config = tiny.config(
         tmp_path,
         steps=2,
-        phases=(dict(objective=dict(name='hybrid', latent=latent)),),
+        phases=tiny.phases('hybrid', latent=latent),
         evaluate=dict(every_steps=0, rate=0.15, max_rows=8),
     )
     expected = tiny.fingerprint(tiny.train(config, tmp_path / 'run'))

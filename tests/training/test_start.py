@@ -30,7 +30,7 @@ def compiled():
 def test_each_program_is_compiled_once(tmp_path, compiled, monkeypatch):
     """FLOPs are counted only if the peak of the device is known."""
     monkeypatch.setattr(hardware, 'peak', lambda kind: 1e9)
-    phases = (dict(objective=dict(name='mlm')),)
+    phases = tiny.phases('mlm')
     config = tiny.config(tmp_path, steps=2, phases=phases, mesh=dict(data=-1))
     state = tiny.train(config, tmp_path / 'run')
     whole = {name: count for name, count in compiled.items() if count}

@@ -22,7 +22,7 @@ STEPS = 24
 @pytest.fixture(scope='module')
 def trained(folder):
     """(config, workdir) of four MLM steps on devices with a known peak."""
-    config = tiny.config(folder, steps=4, phases=(dict(objective=dict(name='mlm')),))
+    config = tiny.config(folder, steps=4, phases=tiny.phases('mlm'))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr('jepa_text.parallel.hardware.peak', lambda kind: 1e12)
         tiny.train(config, folder / 'run')
@@ -83,10 +83,7 @@ def test_a_run_with_a_kernel_that_is_missing_here_is_loaded(trained, tmp_path):
 def test_settings_of_the_loop_change_no_bit(folder, tmp_path, capsys):
     """A profile, and a budget in tokens."""
     config = tiny.config(
-        folder,
-        steps=4,
-        phases=(dict(objective=dict(name='mlm')),),
-        mesh=dict(data=2, fsdp=2, tensor=1),
+        folder, steps=4, phases=tiny.phases('mlm'), mesh=dict(data=2, fsdp=2, tensor=1)
     )
     plain = tiny.train(config, tmp_path / 'plain')
     budgeted = {**config, 'steps': 0, 'tokens': 4 * 8 * tiny.LENGTH - 5}
@@ -151,7 +148,7 @@ def test_mfu_only_counts_real_tokens(trained):
 def test_nan_stops_the_run_with_the_state_saved(folder, tmp_path):
     config = tiny.config(
         folder,
-        phases=(dict(objective=dict(name='mlm')),),
+        phases=tiny.phases('mlm'),
         schedule=dict(name='constant', value=1e30),
         checkpoint=dict(every_steps=100, keep=2),
         evaluate=dict(every_steps=0, rate=0.15, max_rows=1),
