@@ -357,3 +357,34 @@ def test_multipliers_scale_updates_exactly(name, form):
         factor *= 0.125 if 'embedding' in path else 1.0
         factor *= {'layer_0': 0.0, 'layer_1': 0.5}.get(path.split('/')[1], 1.0)
         assert_array_equal(scaled[path], leaf * np.float32(factor), err_msg=path)
+
+
+def closed_form(grads_TX, b1, b2):
+    """The last update of a leaf that has only seen these gradients, float64."""
+    t = len(grads_TX)
+    age_T = np.arange(t)[::-1].reshape(-1, *[1] * (grads_TX.ndim - 1))
+    mu = (1 - b1) * np.sum(b1**age_T * grads_TX, 0) / (1 - b1**t)
+    nu = (1 - b2) * np.sum(b2**age_T * grads_TX**2, 0) / (1 - b2**t)
+    return mu / (np.sqrt(nu) + 1e-8)
+
+
+@pytest.mark.parametrize('b2', [0.95, 0.999])
+@pytest.mark.parametrize('late', [1, 3, 50])
+def test_a_leaf_added_late_is_updated_as_in_a_new_run(b2, late):
+    optimizer = adam.scale_by_adam(0.9, b2, 1e-8)
+    update = jax.jit(optimizer.update)
+    grads = [tree(n, dict(old=(7, 2), new=(6,))) for n in range(60)]
+    state = optimizer.init({'old': grads[0]['old']})
+    for number in range(late):
+        _, state = update({'old': grads[number]['old']}, state)
+    born = optimizer.init(grads[0])
+    trees = zip(born, state)
+    state = adam.AdamState(*({**new, 'old': old['old']} for new, old in trees))
+    for number in range(late, late + 6):
+        updates, state = update(grads[number], state)
+        for name, begin in (('old', 0), ('new', late)):
+            seen = np.stack([each[name] for each in grads[begin : number + 1]])
+            expected = closed_form(np.float64(seen), 0.9, b2)
+            assert_allclose(updates[name], expected, rtol=2e-4, atol=1e-6)
+        if number == late:
+            assert_allclose(np.abs(updates['new']), 1, rtol=1e-4)

@@ -1,9 +1,10 @@
-"""Conversion of texts to rows, and of a head's outputs to answers."""
+"""Conversion of texts to rows, and of a head's outputs to answers, also when saved."""
 
 import dataclasses
 import tracemalloc
 import types
 
+import draws
 import examined
 import jax.numpy as jnp
 import numpy as np
@@ -11,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jepa_text.evaluation import config, finetune
+from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.pretrained import base, labels, prediction, spans, tags
+from jepa_text.pretrained import base, labels, load, prediction, saved, spans, tags
 
 WORDS = st.text('abcdefgh-.,\u00e9', min_size=1, max_size=9)
 
@@ -252,3 +255,56 @@ def test_batches_hold_every_row_once_in_few_shapes(rng):
     # Few rows make a small batch, whatever the budget.
     ((_, batch),) = prediction.batches(rows[:3], 0, 512, tokens=8192)
     assert len(batch['tokens']) == 4
+
+
+TEXTS = ['the old sea', 'a law \U0001f469\u200d\U0001f467 of e\u0301', 'x', 'war and tax']
+METRICS = {
+    'labels': 'accuracy',
+    'scores': 'spearman',
+    'tags': 'token_accuracy',
+    'spans': 'f1',
+}
+
+
+def task_of(kind):
+    part = {
+        'labels': tasks.Examples(TEXTS, None, np.array(['a', 'b', 'b', 'a'])),
+        'scores': tasks.Examples(TEXTS, TEXTS[::-1], np.array([0.5, 1.0, 2.0, 0.0])),
+        'tags': tasks.Examples(
+            [text.split() for text in TEXTS],
+            None,
+            [['N' if word < 'm' else 'V' for word in text.split()] for text in TEXTS],
+        ),
+        'spans': tasks.Examples(
+            ['What?'] * 4,
+            TEXTS,
+            [[(len(text) - 1, text[-1])] for text in TEXTS[:3]] + [[]],
+        ),
+    }[kind]
+    return tasks.Task('t', kind, METRICS[kind], part, part, validation=part)
+
+
+@pytest.mark.parametrize(
+    'kind, rows',
+    draws.in_stages(
+        *((kind, 'standard') for kind in METRICS),
+        ('tags', 'paper'),
+        ('spans', 'paper'),
+        slow=len(METRICS),
+    ),
+)
+def test_a_saved_model_gives_the_same_answers(tmp_path, kind, rows):
+    settings = config.Finetuning(steps=2, batch_size=4, rows=rows)
+    model = examined.model()
+    made = finetune.Examination(model, task_of(kind), settings)
+    ((_, found),) = made.run([grid.Member(1e-3, 0)])
+    assert found.outcome['status'] in ('done', 'collapsed')
+    assert np.isfinite(found.outcome['losses']).all()
+    tuned = dataclasses.replace(
+        model, network=made.grid.network, params=found.params, kind=made.kind
+    )
+    saved.write(tmp_path / 'kept', tuned)
+    part = made.task.test
+    answers = load.load(tmp_path / 'kept').predict(part.first, part.second)
+    said = [finetune._prediction(answer) for answer in answers]
+    assert said == list(found.predictions)

@@ -1,4 +1,4 @@
-"""The progress of long work, on a terminal, in a log and in a notebook."""
+"""The progress of long work, on a terminal, in a log and in a notebook; tables."""
 
 import io
 import sys
@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jepa_text.report import progress
+from jepa_text.report import console, progress
 
 
 class Clock:
@@ -170,3 +170,19 @@ def test_compiling_is_measured_once_however_it_is_nested():
         listener(f'/jax/core/compile/{name}', took)
     spans = [took for _, took in listener._spans]
     assert spans[-1] == 3.0 and listener.seconds == pytest.approx(sum(spans))
+
+
+def test_a_table_in_a_file_is_plain_aligned_and_unwrapped():
+    stream = io.StringIO()
+    rows = [['untrained', 7.65, None], ['clm [x]', 4.3125, 819]]
+    rows += [['a name of many words ' * 9, 0.5, 12]]
+    console.table('Held out [/x]', ['model', 'loss', 'tokens'], rows, stream)
+    shown = filter(str.strip, stream.getvalue().splitlines())
+    title, head, line, first, *rest = shown
+    assert title.strip() == 'Held out [/x]' and set(line.strip()) == {'─'}
+    assert head.split() == ['model', 'loss', 'tokens']
+    assert first.split() == ['untrained', '7.650', '–']
+    ends = head.index('loss') + 4, first.index('7.650') + 5, rest[0].index('4.312') + 5
+    assert len(set(ends)) == 1
+    assert rest[1].split() == [*('a name of many words ' * 9).split(), '0.500', '12']
+    assert '\x1b' not in stream.getvalue()
