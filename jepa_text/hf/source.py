@@ -13,12 +13,13 @@ from jepa_text.hf.families import FAMILIES
 from jepa_text.models import heads, memo
 from jepa_text.models.network import init_module
 
-# {key of tokenizer_config.json: key of a BertNormalizer in tokenizer.json}.
+# {key of tokenizer_config.json: (key of a BertNormalizer in tokenizer.json, default)}.
 NORMALIZER = {
-    'do_lower_case': 'lowercase',
-    'strip_accents': 'strip_accents',
-    'tokenize_chinese_chars': 'handle_chinese_chars',
+    'do_lower_case': ('lowercase', True),
+    'strip_accents': ('strip_accents', None),
+    'tokenize_chinese_chars': ('handle_chinese_chars', True),
 }
+AS_STORED = ('PreTrainedTokenizerFast', 'TokenizersBackend')
 LM_MODELS = ('ForCausalLM', 'ForMaskedLM', 'LMHeadModel', 'ForPreTraining')
 
 
@@ -71,16 +72,19 @@ class Source:
         return tokenizer
 
     def _check_normalizer(self, stored):
-        """transformers replaces a BertNormalizer that differs from its own settings."""
+        """transformers replaces a BertNormalizer that differs from its own settings,
+        unless the class of the tokenizer is one of AS_STORED."""
         file = self.folder / 'tokenizer_config.json'
         if stored.get('type') != 'BertNormalizer' or not file.is_file():
             return
         given = files.read_json(file)
-        for key, ours in NORMALIZER.items():
-            if key in given and given[key] != stored.get(ours):
+        settings = {} if given.get('tokenizer_class') in AS_STORED else NORMALIZER
+        for key, (ours, usual) in settings.items():
+            if (value := given.get(key, usual)) != stored.get(ours):
                 raise ValueError(
-                    f'{file}: {key}={given[key]}, but tokenizer.json has {ours}='
-                    f'{stored.get(ours)}. transformers takes the first: make them agree.'
+                    f'{file}: {key}={value}, but tokenizer.json has {ours}='
+                    f'{stored.get(ours)}. transformers takes the first, also if it is a '
+                    'default: make them agree.'
                 )
 
     def _is_tied(self):

@@ -43,9 +43,14 @@ def test_a_normalizer_that_transformers_would_replace_raises(folder):
         lowercase=False,
     )
     (path / 'tokenizer.json').write_text(json.dumps(tokenizer))
-    for is_lower in (False, True):
-        text = json.dumps(dict(do_lower_case=is_lower, strip_accents=None))
-        (path / 'tokenizer_config.json').write_text(text)
+    generic = dict(tokenizer_class='PreTrainedTokenizerFast', do_lower_case=True)
+    for given, is_lower in (
+        (dict(do_lower_case=False, strip_accents=None), False),
+        (dict(do_lower_case=True), True),
+        (dict(tokenizer_class='BertTokenizer'), True),
+        (generic, False),
+    ):
+        (path / 'tokenizer_config.json').write_text(json.dumps(given))
         if is_lower:
             with pytest.raises(
                 ValueError, match='do_lower_case=True, but tokenizer.json'
