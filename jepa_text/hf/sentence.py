@@ -37,7 +37,8 @@ class Pooling:
 
 
 def read(folder):
-    """The Pooling of a folder; None if sentence-transformers did not write it.
+    """The Pooling of a folder; None if sentence-transformers did not write it, or wrote a
+    CrossEncoder, whose only module is the model.
 
     Raises ValueError for an unsupported module or pooling, and if the folder configures
     preprocessing of texts.
@@ -47,6 +48,8 @@ def read(folder):
         return None
     modules = files.read_json(folder / 'modules.json', list)
     kinds = dict(_module(module, folder) for module in modules)
+    if [*kinds] == _PARTS[:1]:
+        return None
     if len(kinds) < len(modules) or [*kinds] not in (_PARTS, _PARTS[:2]):
         raise ValueError(
             f'{folder / "modules.json"} has the modules {", ".join(kinds)}; only '

@@ -179,6 +179,9 @@ def test_sentence_models_pool_all_tokens_and_scale(folder):
 def test_poolings_of_old_and_new_files(tmp_path, section, pool):
     found = sentence.read(sentences(tmp_path, normalize=False, **section))
     assert found == sentence.Pooling(pool, False, 8)
+    transformer = json.loads((tmp_path / 'modules.json').read_text())[:1]
+    (tmp_path / 'modules.json').write_text(json.dumps(transformer))
+    assert sentence.read(tmp_path) is None  # as of a CrossEncoder
 
 
 @pytest.mark.parametrize('name', ['roberta', 'xlm-roberta'])
