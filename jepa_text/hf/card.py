@@ -61,7 +61,7 @@ def text(model, architecture, parameters, facts=None, license_name=None, publish
         f'---\nlibrary_name: transformers\npipeline_tag: {task}\n'
         f'license: {license_name or "unknown"}\ntags: [jepa-text]\n---',
         f'# {published or facts.name or public_name(model.name).removeprefix("hf:")}',
-        f'{architecture}, {parameters:,} parameters in float32, texts of up to '
+        f'{architecture}, {parameters:,} parameters, texts of up to '
         f'{model.length:,} tokens. License: {license_text}.{start}',
         # Warnings, such as that a model learned nothing, come first.
         *(f'**{warning}**' for warning in facts.sentences[1:]),
