@@ -179,7 +179,7 @@ def _named(model, folder):
     """The name of a model; of a loaded one, that of what it is saved to in a folder."""
     if not hasattr(model, 'save'):
         return str(getattr(model, 'workdir', model))
-    name = re.sub(r'\W+', '-', Path(model.name).name) or 'model'
+    name = re.sub(r'\W+', '-', Path(model.name.removeprefix('hf:')).name) or 'model'
     place = checksums.free_name(Path(folder, name))
     model.save(place)
     return str(place)
