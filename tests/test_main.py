@@ -87,7 +87,7 @@ def test_help_lists_available_names():
         ('transformer', ('one of: tiny, toy', '  kv_heads = (required)', 'remat  ')),
         ('latent', ("  momentum = {'name': 'linear'", "  distance = 'cosine'")),
         ('gradient_ratio', ("balance: dict(name='gradient_ratio'", '  ratio = 1.0')),
-        ('adapt', ("  mask = 'auto'",)),
+        ('adapt', ("  head = 'keep'",)),
         ('init', ('  toy  ', '  clm_mlm  ')),
         (
             'cpt',

@@ -1,11 +1,10 @@
-"""Options for adapting a decoder into an encoder: mask token, head, window.
+"""Adapts a decoder into an encoder. Options:
 
-    mask      'auto': the tokenizer's own mask token, else a reserved one, which is
-              renamed, else a new one
     head      'keep' unchanged; 'new', untied and randomly initialized
     window    for sliding-window attention: 'two_sided' or 'none'
 
-The row of a new token is the mean of all tokens' rows (Hewitt 2021).
+The mask token is the tokenizer's own, else a reserved one, which is renamed, else a new
+one. The row of a new token is the mean of all tokens' rows (Hewitt 2021).
 """
 
 import dataclasses
@@ -17,7 +16,6 @@ import numpy as np
 
 from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import declared, roles
-from jepa_text.settings import schema
 from jepa_text.settings.schema import field
 
 RESERVED = re.compile('reserved|unused', re.IGNORECASE)
@@ -30,14 +28,8 @@ BY_TOKEN = {'encoder/embedding': 0, 'lm_head/output/kernel': 1, 'lm_head/bias': 
 class Choices:
     """The options of an adaptation; see the module docstring."""
 
-    mask: str = field('auto', choices=('auto',))
     head: str = field('keep', choices=('keep', 'new'))
     window: str | None = field(None, choices=('two_sided', 'none'))
-
-
-def choices(section):
-    """The Choices of a dict; raises ValueError for an unknown key or value."""
-    return schema.read(Choices, section, 'adapt')
 
 
 def section_of(section, window):

@@ -15,6 +15,7 @@ from jepa_text.hf.source import Source, shapes_of
 from jepa_text.models import heads
 from jepa_text.models.network import init_module
 from jepa_text.parallel import sharding
+from jepa_text.settings import schema
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -124,7 +125,7 @@ def _imported(source, **found):
 def _choose(name, revision, family, adapt):
     """(source, section, tokenizer, mask and its origin, head) for the user's choices."""
     source = Source(files.folder_of(name, revision), family)
-    choices = None if adapt is None else adapting.choices(adapt)
+    choices = None if adapt is None else schema.read(adapting.Choices, adapt, 'adapt')
     section, tokenizer, mask = source.section, source.tokenizer, None
     if choices is not None:
         section = adapting.section_of(section, choices.window)

@@ -19,6 +19,7 @@ from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import declared, formats, roles
 from jepa_text.files import addresses, paths
 from jepa_text.hf import adapt, files
+from jepa_text.settings import schema
 
 FILE = 'tokenizer.json'
 BUNDLED, START = 'bundled', 'init_from'
@@ -104,7 +105,7 @@ def _of_start(source):
         return Opened(tokenizers.load(f'{path}/{FILE}'), path)
     folder = files.folder_of(path.removeprefix(paths.MODEL), source.get('revision'))
     tokenizer = tokenizers.load(folder / FILE, optional=('mask',))
-    adapt.choices(source.get('adapt') or {})  # raises ValueError
+    schema.read(adapt.Choices, source.get('adapt') or {}, 'adapt')  # raises ValueError
     tokenizer, *_ = adapt.with_mask(tokenizer, folder)
     commit = files.commit_of(folder)
     return Opened(tokenizer, path, notes=(f'commit {commit}',) if commit else ())

@@ -1,6 +1,6 @@
 """Starts a run from another model: one of this package, or any that hf/ reads.
 
-config.init_from = dict(path='hf:NAME', revision=None, adapt=dict(mask='auto'))
+config.init_from = dict(path='hf:NAME', revision=None, adapt=dict(head='new'))
 config.init_from = dict(path='runs/old', step=None, optimizer='kept')
 
 The start is read once: a resumed run reads what init_from.json says of it. Settings that

@@ -113,14 +113,14 @@ def test_a_window_needs_a_choice(folder):
 @pytest.mark.parametrize(
     'section, words',
     [
-        (dict(maks='auto'), "Did you mean 'mask'"),
+        (dict(haed='new'), "Did you mean 'head'"),
         (dict(head='tied'), "head='tied'"),
         (dict(window='left'), "window='left'"),
     ],
 )
-def test_invalid_choices_raise(section, words):
+def test_invalid_choices_raise(folder, section, words):
     with pytest.raises(ValueError, match=words):
-        adapt.choices(section)
+        load.load(folder(), adapt=section)
 
 
 def test_decisions_are_json_and_readable_lines(folder):

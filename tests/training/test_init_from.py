@@ -370,7 +370,7 @@ def test_target_and_balance_are_kept_with_the_moments(folder, old, tmp_path):
         ),
         (dict(path='x', head='new', optimizer='kept'), "weights='keep' and head='new'"),
         (dict(path='hf:x', step=3), 'neither steps nor moments'),
-        (dict(path='x', adapt=dict(mask='auto')), 'only apply to models'),
+        (dict(path='x', adapt=dict(head='new')), 'only apply to models'),
         (dict(path='nowhere'), 'contains no config.json'),
     ],
 )
@@ -427,7 +427,7 @@ def test_a_hugging_face_decoder_becomes_an_encoder(folder, foreign, tmp_path):
     config = config_of(
         folder,
         f'hf:{foreign}',
-        init_from=dict(adapt=dict(mask='auto')),
+        init_from=dict(adapt=dict(head='keep')),
         steps=2,
         prepare=dict(source=source, tokenizer='init_from', row_length=16, shards=1),
         data=dict(
