@@ -80,11 +80,13 @@ class Source:
         given = files.read_json(file)
         settings = {} if given.get('tokenizer_class') in AS_STORED else NORMALIZER
         for key, (ours, usual) in settings.items():
-            if (value := given.get(key, usual)) != stored.get(ours):
+            value, has = given.get(key, usual), stored.get(ours)
+            # strip_accents=None stands for the value of lowercase.
+            meant = {stored.get('lowercase') if x is None else x for x in (value, has)}
+            if len(meant) > 1:
                 raise ValueError(
-                    f'{file}: {key}={value}, but tokenizer.json has {ours}='
-                    f'{stored.get(ours)}. transformers takes the first, also if it is a '
-                    'default: make them agree.'
+                    f'{file}: {key}={value}, but tokenizer.json has {ours}={has}. '
+                    'transformers takes the first, set or not: make them agree.'
                 )
 
     def _is_tied(self):

@@ -46,6 +46,7 @@ def test_a_normalizer_that_transformers_would_replace_raises(folder):
     generic = dict(tokenizer_class='PreTrainedTokenizerFast', do_lower_case=True)
     for given, is_lower in (
         (dict(do_lower_case=False, strip_accents=None), False),
+        (dict(do_lower_case=False, strip_accents=False), False),
         (dict(do_lower_case=True), True),
         (dict(tokenizer_class='BertTokenizer'), True),
         (generic, False),
