@@ -11,10 +11,9 @@ import dataclasses
 
 import numpy as np
 
+from jepa_text.hf import weights
 from jepa_text.hf.families import FAMILIES
 
-# Their name for each of our leaves.
-_LEAVES = {'kernel': 'weight', 'scale': 'weight', 'bias': 'bias'}
 WHAT = {
     'sequence': 'the classes of a text',
     'token': 'the classes of tokens',
@@ -54,7 +53,7 @@ class TaskHead:
         for part, name in self.fitting(family).names.items():
             for leaf, x in self.params[part].items():
                 x = np.asarray(x, np.float32)
-                tensors[f'{name}.{_LEAVES[leaf]}'] = np.ascontiguousarray(x.T)
+                tensors[name + weights.LEAVES[f'/{leaf}']] = np.ascontiguousarray(x.T)
         return tensors
 
     def config(self, family):
