@@ -37,8 +37,7 @@ class Pooling:
 
 
 def read(folder):
-    """The Pooling of a folder; None if sentence-transformers did not write it, or wrote a
-    CrossEncoder, whose only module is the model.
+    """The Pooling of a folder of sentence-transformers; None for CrossEncoder and others.
 
     Raises ValueError for an unsupported module or pooling, and if the folder configures
     preprocessing of texts.

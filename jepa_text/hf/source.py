@@ -72,8 +72,7 @@ class Source:
         return tokenizer
 
     def _check_normalizer(self, stored):
-        """transformers replaces a BertNormalizer that differs from its own settings,
-        unless the class of the tokenizer is one of AS_STORED."""
+        """transformers sets a BertNormalizer anew, unless the class is in AS_STORED."""
         file = self.folder / 'tokenizer_config.json'
         if stored.get('type') != 'BertNormalizer' or not file.is_file():
             return
