@@ -6,9 +6,9 @@ import json
 import math
 
 import draws
+import examined
 import hf_cases
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hf_cases import CASES
@@ -36,23 +36,14 @@ TEXT = 'The President of the United <mask> of America, and the <mask>.'
 
 @functools.cache
 def trained(objective='mlm', **changes):
-    """A tiny model with parameters far from their initial values; drawn here, as the
-    program that initializes them takes long to compile."""
+    """A tiny model with parameters far from their initial values."""
     tokenizer = tokenizers.load(tokenizers.BUNDLED)
     section = {'name': 'transformer', 'preset': 'tiny', **changes}
     encoder = resolve.build('models', section, vocab_size=tokenizer.vocab_size)
     given = dict(tokenizer=tokenizer, length=32, steps=1)
     objective = resolve.build('objectives', {'name': objective, 'tied': True}, **given)
     network = Network(encoder, objective)
-    rng = np.random.default_rng(0)
-
-    def drawn(path, x):
-        is_scale = path[-1].key == 'scale'
-        return jnp.asarray(rng.normal(is_scale, 0.16, x.shape), x.dtype)
-
-    shapes = jax.eval_shape(functools.partial(network.init, 0))
-    params = jax.tree_util.tree_map_with_path(drawn, shapes)
-    return load.Pretrained(network, params, tokenizer, 32, 'tiny')
+    return load.Pretrained(network, examined.drawn(network), tokenizer, 32, 'tiny')
 
 
 def imported(tmp_path, case, adapt=None, **changes):

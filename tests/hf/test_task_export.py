@@ -78,12 +78,8 @@ def tuned(family, name, **options):
     if not options:
         kind = exported.with_usual_head(kind, model)
         assert exported.obstacle(kind, model) is None
-    network, rng = Network(encoder, kind), np.random.default_rng(0)
-
-    def noisy(leaf):
-        return leaf + 0.1 * rng.standard_normal(leaf.shape).astype(np.float32)
-
-    params = jax.tree.map(noisy, jax.device_get(jax.jit(lambda: network.init(0))()))
+    network = Network(encoder, kind)
+    params = jax.device_get(examined.drawn(network, 0.1))
     return dataclasses.replace(model, network=network, params=params, kind=kind)
 
 

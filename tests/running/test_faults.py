@@ -9,12 +9,8 @@ from faults import flips, kills
 
 @pytest.mark.parametrize(
     'harness, number',
-    [
-        pytest.param(kills, 1, marks=pytest.mark.slow),
-        pytest.param(kills, 3, marks=pytest.mark.long),
-        pytest.param(flips, 6, marks=pytest.mark.slow),
-    ],
-    ids=['kill', 'kills', 'flips'],
+    draws.in_stages((kills, 1), (flips, 6), (kills, 3), slow=2),
+    ids=['kill', 'flips', 'kills'],
 )
 def test_what_happens_to_a_run_is_detected_or_harmless(tmp_path, harness, number):
     number = int(os.environ.get('TRIALS', number))

@@ -24,7 +24,7 @@ MLM = tiny.phases('mlm')
 
 
 @pytest.mark.parametrize(
-    'count, seed', [(25, 0), pytest.param(300, draws.seed(), marks=pytest.mark.slow)]
+    'count, seed', draws.in_stages((25, 0), (300, draws.seed()), fast=1)
 )
 def test_random_faults_are_rejected_by_name(folder, count, seed):
     found = config_faults.trials(count, seed, folder)
