@@ -53,14 +53,7 @@ def test_every_claim_can_be_measured_at_some_scale_of_its_study(name):
     assert all(measured & {*claim['metrics']} for claim in papers.claims_of(name))
 
 
-@pytest.mark.parametrize(
-    'scale',
-    [
-        pytest.param('desk', marks=pytest.mark.slow),
-        pytest.param('paper', marks=pytest.mark.long),
-        pytest.param('smoke', marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize('scale', draws.in_stages('desk', 'paper', 'smoke'))
 @pytest.mark.parametrize('name', NAMES)
 def test_every_run_of_every_study_can_be_planned(name, scale):
     """Splits, schedules, balances and baselines fit together."""

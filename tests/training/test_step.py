@@ -298,13 +298,7 @@ def test_new_parameters_first_move_by_the_learning_rate(name, b2):
     assert max(abs(move - 1) for move in largest('encoder')) > 0.05
 
 
-@pytest.mark.parametrize(
-    'section',
-    [
-        pytest.param('hybrid', marks=pytest.mark.slow),
-        pytest.param('ijepa', marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize('section', draws.in_stages('hybrid', 'ijepa'))
 def test_diagnostics_use_the_gradient_of_each_loss(section):
     run = setup(section, diagnostics_every=1)
     state, batch = run.create(), batch_of(run.objective)
