@@ -11,6 +11,9 @@ from pathlib import Path
 # compile the package again, which takes longer than many of the tests.
 sys.dont_write_bytecode = False
 os.environ.pop('PYTHONDONTWRITEBYTECODE', None)
+# Imports and tracing make many objects, and hardly a cycle: looking for them as often as
+# by default took a fifteenth of the suite's time.
+gc.set_threshold(100_000)
 
 from jepa_text.running import xla_flags  # noqa: E402
 
@@ -80,10 +83,8 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish(session):
-    """Tracing makes many objects, and hardly a cycle: looking for them as often as by
-    default took a fifteenth of the suite's time."""
+    """What is imported stays, and need not be looked through."""
     gc.freeze()
-    gc.set_threshold(100_000)
 
 
 @pytest.fixture(autouse=True)

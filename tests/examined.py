@@ -7,7 +7,6 @@ import json
 import random
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.data import tokenizers
@@ -31,19 +30,6 @@ def model(length=64, depth=2):
     network = Network(encoder, objective)
     params = jax.jit(lambda: network.init(0))()
     return load.Pretrained(network, params, tokenizer, length, 'toy')
-
-
-def drawn(network, spread=0.16):
-    """Parameters far from their initial values, without the program that initializes
-    them, which takes long to compile."""
-    rng = np.random.default_rng(0)
-
-    def draw(path, leaf):
-        is_scale = path[-1].key == 'scale'
-        return jnp.asarray(rng.normal(is_scale, spread, leaf.shape), leaf.dtype)
-
-    shapes = jax.eval_shape(functools.partial(network.init, 0))
-    return jax.tree_util.tree_map_with_path(draw, shapes)
 
 
 def with_head(model, kind):

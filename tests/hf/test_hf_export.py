@@ -6,7 +6,6 @@ import json
 import math
 
 import draws
-import examined
 import hf_cases
 import jax
 import numpy as np
@@ -43,7 +42,8 @@ def trained(objective='mlm', **changes):
     given = dict(tokenizer=tokenizer, length=32, steps=1)
     objective = resolve.build('objectives', {'name': objective, 'tied': True}, **given)
     network = Network(encoder, objective)
-    return load.Pretrained(network, examined.drawn(network), tokenizer, 32, 'tiny')
+    params = draws.params(lambda: network.init(0))
+    return load.Pretrained(network, params, tokenizer, 32, 'tiny')
 
 
 def imported(tmp_path, case, adapt=None, **changes):

@@ -28,7 +28,7 @@ def of_objective(**section):
     network = Network(
         model.network.encoder, resolve.build('objectives', section, **given)
     )
-    params = {**model.params, 'lm_head': examined.drawn(network)['lm_head']}
+    params = {**model.params, 'lm_head': draws.params(lambda: network.init(1))['lm_head']}
     token = network.objective.token_objective
     return dataclasses.replace(
         model,

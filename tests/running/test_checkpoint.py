@@ -45,12 +45,16 @@ def _state(step, width=8, target=False):
         'ids': jnp.asarray(rng.integers(0, 99, (5,)), jnp.int32),
         'nothing': {},
     }
-    chain = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
-    opt_state = chain.init(params['encoder'])
-    grads = jax.tree.map(jnp.ones_like, params['encoder'])
-    _, opt_state = chain.update(grads, opt_state, params['encoder'])
+    opt_state = _after_a_step(params['encoder'])
     kept = params['encoder'] if target else None
     return State(jnp.int32(step), params, kept, opt_state)
+
+
+@jax.jit
+def _after_a_step(params):
+    chain = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
+    gradients = jax.tree.map(jnp.ones_like, params)
+    return chain.update(gradients, chain.init(params), params)[1]
 
 
 def _abstract(state):
