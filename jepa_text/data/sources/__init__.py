@@ -18,10 +18,11 @@ def section_of(path):
     >>> section_of('texts/a.csv.gz'), section_of('hub:a/b')
     ({'name': 'csv', 'path': 'texts/a.csv.gz'}, {'name': 'hub', 'path': 'hub:a/b'})
     """
+    path = os.path.expanduser(path)
     if path.startswith(('hub:', 'tfds:')):
         return {'name': path.partition(':')[0], 'path': path}
     # The same folder for the config of a run, with or without a slash.
-    path = os.path.expanduser(path).rstrip('/') or '/'
+    path = path.rstrip('/') or '/'
     modules = {kind: importlib.import_module(f'{__name__}.{kind}') for kind in KINDS}
     endings = {kind: module.SUFFIXES for kind, module in modules.items()}
     endings['json'] = modules['jsonl'].JSON
