@@ -26,10 +26,14 @@ def model(scale=20.0, **changes):
 
 def log_probabilities(made, tokens):
     """[L, V] of one row, by the network's head, in numpy."""
-    batch = made.pad([np.asarray(tokens)], 1)
-    hidden = made.network.apply('encoder', made.params, *batch, causal=False)
-    embedding = made.params['encoder']['embedding']
-    logits = made.network.apply('lm_head', made.params, hidden, embedding)
+    apply = made.network.apply
+
+    @jax.jit
+    def scores(params, *batch):
+        hidden = apply('encoder', params, *batch, causal=False)
+        return apply('lm_head', params, hidden, params['encoder']['embedding'])
+
+    logits = scores(made.params, *made.pad([np.asarray(tokens)], 1))
     logits = np.asarray(logits[0], np.float64)
     logits -= logits.max(axis=-1, keepdims=True)
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))

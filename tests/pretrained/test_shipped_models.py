@@ -1,6 +1,7 @@
 """Models that the package ships: exported in float16, and loaded by their names."""
 
 import dataclasses
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -22,14 +23,20 @@ def small():
     return trained('mlm', qk_norm=True, scan=False)
 
 
+@pytest.fixture(scope='module')
+def exported(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('exported') / 'mini'
+    export.write(small(), folder, dtype='float16')
+    return folder
+
+
 @pytest.fixture
-def shipped(tmp_path, monkeypatch):
+def shipped(exported, tmp_path, monkeypatch):
     """The folder of a model that is shipped as 'mini'; the current folder is empty."""
     monkeypatch.setattr(files, 'SHIPPED', tmp_path / 'shipped')
     (tmp_path / 'here').mkdir()
     monkeypatch.chdir(tmp_path / 'here')
-    export.write(small(), tmp_path / 'shipped' / 'mini', dtype='float16')
-    return tmp_path / 'shipped' / 'mini'
+    return shutil.copytree(exported, tmp_path / 'shipped' / 'mini')
 
 
 def test_a_name_loads_the_model_in_float32(shipped, tmp_path, capsys):
