@@ -5,7 +5,6 @@ import datetime
 import os
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -28,12 +27,12 @@ def in_stages(*cases, fast=0, slow=1):
 
 
 def params(init, spread=0.16, seed=0):
-    """Parameters of the shapes that `init()` returns, without its program, which takes
+    """Numpy parameters like those that `init()` returns, without its program, which takes
     long to compile; scales are near 1, all others near 0."""
     rng = np.random.default_rng(seed)
 
     def draw(path, leaf):
         is_scale = path[-1].key == 'scale'
-        return jnp.asarray(rng.normal(is_scale, spread, leaf.shape), leaf.dtype)
+        return np.asarray(rng.normal(is_scale, spread, leaf.shape), leaf.dtype)
 
     return jax.tree_util.tree_map_with_path(draw, jax.eval_shape(init))

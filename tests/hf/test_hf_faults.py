@@ -116,7 +116,8 @@ def test_weights_that_are_not_finite_raise(folder, value):
 
 def test_a_diverged_model_is_not_exported(tmp_path):
     model = trained()
-    spoilt = model.params['encoder']['embedding'].at[3, 4].set(np.nan)
+    spoilt = model.params['encoder']['embedding'].copy()
+    spoilt[3, 4] = np.nan
     encoder = {**model.params['encoder'], 'embedding': spoilt}
     params = {**model.params, 'encoder': encoder}
     with pytest.raises(

@@ -79,7 +79,7 @@ def tuned(family, name, **options):
         kind = exported.with_usual_head(kind, model)
         assert exported.obstacle(kind, model) is None
     network = Network(encoder, kind)
-    params = jax.device_get(draws.params(lambda: network.init(0), 0.1))
+    params = draws.params(lambda: network.init(0), 0.1)
     return dataclasses.replace(model, network=network, params=params, kind=kind)
 
 

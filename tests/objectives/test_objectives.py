@@ -92,7 +92,7 @@ def network_of(objective):
 @functools.cache
 def init_module(name, module, seed):
     drawn = functools.partial(networks.init_module, name, module, seed)
-    return draws.params(drawn, 0.05, seed)
+    return jax.device_put(draws.params(drawn, 0.05, seed))
 
 
 @functools.cache
