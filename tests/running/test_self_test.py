@@ -24,11 +24,11 @@ REPRODUCED = """
     xla_flags.apply()
     x = np.random.default_rng(0).normal(size=(5, 60, 60)).astype(np.float32)
     found = jax.jit(lambda x: jnp.sum((x @ jnp.ones_like(x)) * x, (1, 2)))(x)
-    assert_allclose(found, np.sum((x @ np.ones_like(x)) * x, (1, 2)), 1e-4)
+    np.testing.assert_allclose(found, np.sum((x @ np.ones_like(x)) * x, (1, 2)), 1e-4)
     count = np.arange(32_769, dtype=np.float32)
     x, w = np.stack([count, 0 * count, 0 * count], 1), np.eye(3, dtype=np.float32)
     found = jax.jit(jax.vmap(lambda row: jnp.sum((w @ row) ** 2)))(x)
-    assert_allclose(found, count**2, 1e-4)
+    np.testing.assert_allclose(found, count**2, 1e-4)
 """
 
 
