@@ -103,7 +103,7 @@ def test_models_of_one_config_and_name_have_files_of_their_own(tmp_path):
         (('15', '610M', 'mlm+mlm', '42000+2000', 0.4, 'conll2003'), 90.89, 1.10),
     ],
 )
-def test_some_values(wanted, value, interval):
+def test_some_published_values(wanted, value, interval):
     fields = ('table', 'model', 'objective', 'steps', 'masking', 'task')
     (row,) = published.rows(**dict(zip(fields, wanted)))
     assert (row['value'], row['interval']) == (value, interval)
