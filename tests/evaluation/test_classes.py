@@ -1,6 +1,7 @@
 """Classes of labeled sets: their order, types and names, and numbers that are scores."""
 
 import json
+import re
 
 import examined
 import numpy as np
@@ -124,6 +125,7 @@ SCORES = [0.0, 0.25, 0.5, 0.75, 1.25, 3.0]
         ('a.jsonl', [float(n) for n in range(9)], {}, 'labels'),
         ('a.jsonl', range(9), {'kind': 'scores'}, 'scores'),
         ('a.jsonl', ['v1.5', 'v1.25', 'v2.5', 'v3.5'], {}, 'labels'),
+        ('a.parquet', [*map(str, SCORES)], {}, 'scores'),
     ],
 )
 def test_more_than_a_few_fractions_are_scores(
@@ -135,9 +137,18 @@ def test_more_than_a_few_fractions_are_scores(
     said = capsys.readouterr().out
     assert ("kind='labels'" in said) == (expected == 'scores' and 'kind' not in options)
     if expected == 'scores':
-        assert task.metric == 'spearman' and set(task.train.target) <= set(values)
+        assert task.metric == 'spearman' and set(task.train.target) <= {
+            *map(float, values)
+        }
     if said:
         assert said.count('\n') == 1 and '4 fractions such as 0.25' in said
+
+
+@pytest.mark.parametrize('odd', ['nan', '-inf', '"2,5"'])
+def test_one_odd_number_does_not_make_scores_classes(odd, tmp_path):
+    said = re.escape(f'row 3: {odd.strip(chr(34))!r} is not a number')
+    with pytest.raises(ValueError, match=f"{said}.* kind='labels'"):
+        build(write(tmp_path / 'a.csv', [0.25, 0.5, odd, 0.75, 1.25]))
 
 
 def test_an_unknown_kind_raises(tmp_path):

@@ -50,9 +50,12 @@ def typed(cells):
 
 
 def fractions(values):
-    """Returns the different numbers that are not integers, in order; [] if there are
-    other values than numbers."""
-    different = set(values) if all(type(x) in (int, float) for x in values) else ()
+    """Returns the different numbers that are not integers, in order, also of text and of
+    numbers with a decimal comma; [] if there are other values than numbers."""
+    try:
+        different = {float(str(x).replace(',', '.')) for x in values}
+    except ValueError:
+        return []
     return sorted(x for x in different if math.isfinite(x) and x != int(x))
 
 
