@@ -133,7 +133,8 @@ def read_json(path, kind=dict):
     """The object (`kind` dict) or list in a JSON file; raises ValueError if invalid."""
     if not is_file(path):
         raise FileNotFoundError(
-            f'{path} is missing: use a folder written by `save_pretrained`.'
+            f'{path} is missing: use a folder of `save_pretrained`, or of `jepa-text '
+            "export`. One of model.save or finetune loads without 'hf:'; export it first."
         )
     return checksums.read_json(path, kind)
 

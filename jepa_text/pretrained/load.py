@@ -223,8 +223,9 @@ def _read(folder, name):
     if not (folder / 'config.json').is_file():
         raise FileNotFoundError(
             f'{name} contains no config.json, so it is no run of jepa-text: give the '
-            "--workdir of a training run, 'hf:' and a name or folder, or the name of a "
-            f'shipped model ({", ".join(hf_files.shipped()) or "there is none yet"}).'
+            "--workdir of a training run, 'hf:' and a name or folder, as `jepa-text "
+            'export` writes one of what model.save or finetune wrote, or the name of a '
+            f'shipped model ({", ".join(hf_files.shipped())}).'
         )
     config = checksums.read_json(folder / 'config.json')
     if 'model_type' in config:

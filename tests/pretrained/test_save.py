@@ -102,6 +102,12 @@ def test_a_saved_model_is_loaded_to_the_bit(name, tmp_path):
 def test_a_folder_of_hugging_face_needs_its_prefix(tmp_path):
     with pytest.raises(ValueError, match="is a folder of Hugging Face: write 'hf:"):
         load.load(imported(tmp_path, 'bert')[1])
+    # And one of ours takes none.
+    examined.model().save(tmp_path / 'ours')
+    with pytest.raises(FileNotFoundError, match="loads without 'hf:'"):
+        load.load(f'hf:{tmp_path}/ours')
+    with pytest.raises(FileNotFoundError, match='`jepa-text export` writes one'):
+        load.abstract(tmp_path / 'ours')
 
 
 def test_what_is_not_a_saved_model_is_not_overwritten(tmp_path):

@@ -65,9 +65,6 @@ def test_a_folder_of_the_name_comes_first_and_others_are_named(shipped, tmp_path
     (tmp_path / 'here' / 'mini').mkdir()
     with pytest.raises(FileNotFoundError, match='mini contains no config.json'):
         jt.load('mini')
-    (shipped / 'config.json').unlink()
-    with pytest.raises(FileNotFoundError, match=r'shipped model \(there is none yet\)'):
-        jt.load('minny')
 
 
 def test_float16_costs_half_and_little_accuracy(shipped, tmp_path):
