@@ -29,6 +29,7 @@ def open_folder(path, plan):
     dict. Raises OSError if `path` exists by then and is not an empty folder.
     """
     path = Path(path).resolve()  # of a link, the folder is replaced
+    atomic.check_writable(path.parent)
     partial = path.parent / f'.{path.name}.partial'
     partial.mkdir(parents=True, exist_ok=True)
     with open(partial / LOCK, 'a', encoding='utf-8') as lock:

@@ -45,6 +45,7 @@ def folder(path, replaces=False):
     the new folder `replaces` it: the old one is `.<name>.partial-*-replaced` meanwhile.
     """
     path = Path(path).resolve()  # of a link, the folder is replaced
+    check_writable(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.parent / f'.{path.name}.partial-{uuid.uuid4().hex[:8]}'
     partial.mkdir()
@@ -59,6 +60,16 @@ def folder(path, replaces=False):
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     flush(path.parent)
+
+
+def check_writable(folder):
+    """Raises PermissionError if a folder, or the one to make it in, cannot be written
+    to."""
+    place = next(one for one in (folder, *folder.parents) if os.path.exists(one))
+    if not os.access(place, os.W_OK):
+        raise PermissionError(
+            f'The folder {place} cannot be written to: make it writable, or give another.'
+        )
 
 
 def flush_tree(folder):

@@ -163,13 +163,15 @@ def _settings(task):
 
 
 def check_free(folder):
-    """The folder as a Path; raises FileExistsError unless it is empty or missing."""
+    """The folder as a Path; raises FileExistsError unless it is empty or missing, and
+    PermissionError if it cannot be written."""
     folder = Path(paths.local('The folder to write', folder))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(
             f'{folder} exists already and is not overwritten: give another --to, or '
             'delete it first.'
         )
+    atomic.check_writable(folder.resolve().parent)
     return folder
 
 

@@ -98,11 +98,13 @@ def _objective_section(model):
 
 
 def check_free(folder):
-    """Raises FileExistsError if a folder has a saved model."""
+    """Raises FileExistsError if a folder has a saved model, and PermissionError if none
+    can be written there."""
     if is_saved(folder):
         raise FileExistsError(
             f'{folder} contains a fine-tuned model: give another --workdir, or delete it.'
         )
+    atomic.check_writable(folder)
 
 
 def is_saved(folder):

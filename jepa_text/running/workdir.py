@@ -4,7 +4,6 @@ import contextlib
 import fnmatch
 import json
 import logging
-import os
 from pathlib import Path
 
 import jax
@@ -14,7 +13,6 @@ from jepa_text.running import metrics, restore
 
 _log = logging.getLogger(__name__)
 CONFIG, LOCK = 'config.json', 'lock'
-OTHER = 'Make it a folder that can be written to, or give another --workdir.'
 _MAX_SHOWN = 10
 
 
@@ -94,11 +92,7 @@ def _check_not_lost(path, steps):
 def check(path):
     """Raises ValueError if a folder has files that are not of a run, and PermissionError
     if it, or the one to make it in, cannot be written to."""
-    place = next(x for x in (path, *path.parents) if os.path.exists(x))
-    if not os.access(place, os.W_OK):
-        raise PermissionError(
-            f'The workdir {path}: {place} cannot be written to. {OTHER}'
-        )
+    atomic.check_writable(path)
     # A run that died immediately leaves only a lock or a partial config.json.
     files = path.iterdir() if path.exists() else ()
     names = {p.name for p in files if not fnmatch.fnmatch(p.name, f'{CONFIG}.*.tmp')}
@@ -160,7 +154,9 @@ def _clear_errors(path):
         if error.errno is None:  # already has a clear message
             raise
         raise type(error)(
-            error.errno, f'The workdir {path} cannot be used ({error.strerror}). {OTHER}'
+            error.errno,
+            f'The workdir {path} cannot be used ({error.strerror}): make it a folder '
+            'that can be written to, or give another --workdir.',
         ) from error
 
 

@@ -101,3 +101,12 @@ def test_a_folder_is_flushed_before_it_is_renamed(tmp_path, monkeypatch):
         fill(partial)
     inside = (partial, partial / 'inside', partial / 'inside' / 'file')
     assert set(map(str, inside)) <= before
+
+
+@pytest.mark.parametrize('write', [atomic.folder, lambda p: partial.open_folder(p, {})])
+def test_a_folder_that_cannot_be_written_to_is_named(write, tmp_path, monkeypatch):
+    monkeypatch.setattr('os.access', lambda *_: False)
+    said = f'The folder {tmp_path} cannot be written to'
+    with pytest.raises(PermissionError, match=said), write(tmp_path / 'new' / 'rows'):
+        pass
+    assert not names(tmp_path)
