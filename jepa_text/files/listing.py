@@ -4,6 +4,7 @@ Works on this machine and in object stores; of a web server, it is a file.
 """
 
 import dataclasses
+import functools
 import glob
 import os
 import re
@@ -48,9 +49,8 @@ def expand(path, suffixes):
         return Listing(tuple(files))
     wanted = [
         file
-        for file in sorted(files, key=lambda file: file.path.split('/'))
-        if file.path.lower().endswith(endings)
-        and '/.' not in f'/{file.path.removeprefix(top)}'
+        for file in files
+        if file.path.lower().endswith(endings) and not _is_hidden(file.path, top)
     ]
     if not wanted:
         raise FileNotFoundError(
@@ -58,9 +58,9 @@ def expand(path, suffixes):
             'others. Give another folder or pattern (** matches what is in folders), '
             'or rename the files.'
         )
-    if not is_remote:
-        wanted = [addresses.File(f.path, os.path.getsize(f.path)) for f in wanted]
-    return Listing(tuple(wanted), len(files) - len(wanted))
+    skipped = len(files) - len(wanted)
+    wanted = wanted if is_remote else _once(wanted)
+    return Listing(tuple(sorted(wanted, key=lambda f: f.path.split('/'))), skipped)
 
 
 def _check_file(address, endings):
@@ -97,8 +97,7 @@ def _list_local(text):
         return None, [addresses.File(text, os.path.getsize(text))]
     is_folder = os.path.isdir(text)
     names = _below(text) if is_folder else glob.glob(text, recursive=True)
-    # Of two **, each way to divide the folders between them gives a file once.
-    names = list(dict.fromkeys(names))
+    names = list(dict.fromkeys(names))  # of two **, some are there twice
     if not names and not is_folder:
         raise FileNotFoundError(
             f'There is no file or folder at {text}, relative to {os.getcwd()}. Give a '
@@ -109,18 +108,33 @@ def _list_local(text):
 
 
 def _below(top):
-    """Yields all files below a folder, of each folder once, whatever links there are."""
+    """Yields all files below a folder, whatever links there are: of each folder once, or
+    also by a hidden path."""
 
     def fail(error):
         raise error
 
     seen = set()
     for parent, folders, names in os.walk(top, onerror=fail, followlinks=True):
-        if (real := os.path.realpath(parent)) in seen:
+        if (place := (os.path.realpath(parent), _is_hidden(parent, top))) in seen:
             folders.clear()
             continue
-        seen.add(real)
+        seen.add(place)
+        folders.sort()  # so that of two links, the same is followed anywhere
         yield from (os.path.join(parent, name) for name in names)
+
+
+def _once(files):
+    """Files with their sizes; one that a pattern finds in several ways, through links to
+    folders, by the shortest."""
+    once, real = {}, functools.cache(os.path.realpath)
+    for path in sorted((f.path for f in files), key=lambda path: (path.count('/'), path)):
+        once.setdefault((real(os.path.dirname(path)), os.path.basename(path)), path)
+    return [addresses.File(path, os.path.getsize(path)) for path in once.values()]
+
+
+def _is_hidden(path, top):
+    return bool(re.search(r'/\.(?!\.?/)', f'/{path.removeprefix(top)}'))
 
 
 def _fixed(pattern):

@@ -101,8 +101,15 @@ def test_links_are_followed(tmp_path):
     (top / 'b.txt').symlink_to(top / 'a.txt')
     (top / 'deep' / 'round').symlink_to(top)
     (top / 'out').symlink_to(tmp_path / 'outside')
-    found = listing.expand(top, ENDINGS)
-    assert names(found, str(top)) == ['a.txt', 'b.txt', 'out/o.txt']
+    (top / 'deep' / '.store').mkdir()
+    (top / 'deep' / '.store' / 's.txt').write_text('s')
+    (top / 'seen').symlink_to(top / 'deep' / '.store')
+    for path in (top, f'{top}/**/*.txt', f'{top}/*/../**/*.txt'):
+        found = [
+            os.path.normpath(file.path) for file in listing.expand(path, ENDINGS).files
+        ]
+        wanted = 'a.txt', 'b.txt', 'out/o.txt', 'seen/s.txt'
+        assert found == [str(top / name) for name in wanted]
     (top / 'broken.txt').symlink_to(top / 'none')
     with pytest.raises(FileNotFoundError, match='broken.txt'):
         listing.expand(top, ENDINGS)
