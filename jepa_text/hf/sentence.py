@@ -98,9 +98,7 @@ def _length(folder, file, own):
     else:
         key = 'tokenizer_config.json: model_max_length'
         length = _optional(folder / 'tokenizer_config.json').get('model_max_length')
-    if length is not None:
-        ranges.number(f'{folder}/{key}', length, whole=True, minimum=1)
-    return length
+    return None if length is None else ranges.whole(f'{folder}/{key}', length, minimum=1)
 
 
 def _optional(path):
