@@ -17,6 +17,7 @@ from jepa_text.settings import resolve
 # The entries of a batch from which outputs are computed.
 _READ = ('tokens', 'segment_ids', 'positions')
 INPUTS = (*_READ, 'places', *(f'packed_{name}' for name in _READ))
+TOGETHER = 1024  # texts that are tokenized at once
 IGNORED = -1  # a target that does not count in the loss
 HEAD = 'task_head'
 ACTIVATIONS = {'gelu': layers.ACTIVATIONS['gelu'], 'tanh': jnp.tanh}
@@ -56,19 +57,23 @@ class Reader:
         Offsets count characters. Raises ValueError for a text without tokens, unless
         `allow_empty` and a row has special tokens.
         """
-        backend, texts = self.tokenizer.backend, list(texts)
-        with tokenizers.valid_unicode(texts):
-            encodings = backend.encode_batch(texts, add_special_tokens=False)
-        for number, (text, encoding) in enumerate(zip(texts, encodings)):
-            if not encoding.ids and not (allow_empty and self.begin + self.end):
+        backend, texts, read = self.tokenizer.backend, list(texts), []
+        # In parts, as encodings take several times the memory of these arrays.
+        for start in range(0, len(texts), TOGETHER):
+            part = texts[start : start + TOGETHER]
+            with tokenizers.valid_unicode(texts):
+                encodings = backend.encode_batch(part, add_special_tokens=False)
+            read += (
+                (np.array(item.ids, np.int32), np.array(item.offsets).reshape(-1, 2))
+                for item in encodings
+            )
+        for number, (text, (ids, _)) in enumerate(zip(texts, read)):
+            if not len(ids) and not (allow_empty and self.begin + self.end):
                 raise ValueError(
                     f'text {number} of {len(texts)}, from 0: the text {text!r} has no '
                     'tokens to encode: leave it out.'
                 )
-        return [
-            (np.array(item.ids, np.int32), np.array(item.offsets).reshape(-1, 2))
-            for item in encodings
-        ]
+        return read
 
     def with_specials(self, ids):
         """The ids of a row: `ids`, truncated to fit, between the special tokens."""
