@@ -76,17 +76,18 @@ def location(what, path, model=False):
     Raises ValueError for any other address, and as `paths.local` and `check` do. Sends no
     requests.
     """
-    text = os.fspath(path) if isinstance(path, str | os.PathLike) else ''
-    address = text.removeprefix(paths.MODEL) if model else text
-    if not is_address(address):
-        return paths.local(what, path, model)
-    protocol, separator, _ = address.partition('://')
+    if model and re.match(f'{paths.MODEL}(?!//)', str(path)):
+        return paths.MODEL + location(what, str(path).removeprefix(paths.MODEL))
+    if not is_address(path):
+        return paths.local(what, path)
+    text = os.fspath(path)
+    protocol, separator, _ = text.partition('://')
     if separator and protocol not in STORES:
         raise ValueError(
             f'{what}={text!r} is an address with unsupported protocol {protocol}://. '
             'Give a local folder or an address on gs:// or s3://.'
         )
-    check(address)
+    check(text)
     return text
 
 

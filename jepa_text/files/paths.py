@@ -10,9 +10,8 @@ SCHEME = re.compile(r'[A-Za-z][A-Za-z0-9+.-]+:/|(gs|gcs|s3|s3a):')
 MODEL = 'hf:'
 
 
-def local(what, path, model=False):
-    """Returns a local path as text, with ~ expanded. With `model`, accepts
-    'hf:NAME_OR_FOLDER', too.
+def local(what, path):
+    """Returns a local path as text, with ~ expanded.
 
     `what` names the value in errors. Raises ValueError if it is not a path; if it is
     empty, which would mean the current folder; and for an address such as gs://bucket/run,
@@ -21,20 +20,17 @@ def local(what, path, model=False):
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f'{what}={path!r} must be a path.')
     text = os.fspath(path)
-    has_prefix = model and text.startswith(MODEL) and not text.startswith(f'{MODEL}//')
-    place = text.removeprefix(MODEL) if has_prefix else text
-    if not place:
+    if not text:
         raise ValueError(
             f'{what}={text!r} is empty: give a file or folder; the current folder is "."'
         )
-    if SCHEME.match(place) or place.startswith(MODEL):
-        expected = 'a local path' + (", or 'hf:' and a name or folder" if model else '')
+    if SCHEME.match(text) or text.startswith(MODEL):
         raise ValueError(
-            f'{what}={text!r} is an address; expected {expected}. Only local files are '
+            f'{what}={text!r} is an address; expected a local path. Only local files are '
             'supported here: mount the bucket (gcsfuse, mountpoint-s3) or copy it to '
             'this machine, and give that path.'
         )
-    return text.removesuffix(place) + os.path.expanduser(place)
+    return os.path.expanduser(text)
 
 
 def check_folder(what, path):

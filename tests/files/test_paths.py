@@ -14,7 +14,7 @@ from jepa_text.data import pipeline, prepare, tokenizers
 from jepa_text.data.sets import tables
 from jepa_text.data.sources import text, tfds
 from jepa_text.evaluation import evaluate, finetune_command
-from jepa_text.files import paths
+from jepa_text.files import addresses, paths
 from jepa_text.hf import files, named_tokenizer
 from jepa_text.planning import benchmark, plan
 from jepa_text.pretrained import export, export_command, load
@@ -145,12 +145,12 @@ def test_a_config_file_at_an_address_is_rejected(capsys):
 
 def test_model_names_are_accepted_for_reading_only():
     for name in ('hf:org/name', 'hf:/a/folder', 'hf:../folder'):
-        paths.local('init_from.path', name, model=True)
+        addresses.location('init_from.path', name, model=True)
         with pytest.raises(ValueError, match='is an address'):
             paths.local('--workdir', name)
-    for name in ('hf:gs://bucket/x', 'hf:hf:x', 'hf:'):
+    for name in ('hf://x', 'hf:hf:x', 'hf:'):
         with pytest.raises(ValueError, match='init_from.path'):
-            paths.local('init_from.path', name, model=True)
+            addresses.location('init_from.path', name, model=True)
 
 
 def test_valid_paths_are_accepted():
@@ -162,7 +162,7 @@ def test_valid_paths_are_accepted():
 def test_the_home_folder_is_known_everywhere(tmp_path, monkeypatch):
     monkeypatch.setenv('HOME', str(tmp_path))
     assert paths.local('x', '~/runs') == f'{tmp_path}/runs'
-    assert paths.local('x', 'hf:~/a', model=True) == f'hf:{tmp_path}/a'
+    assert addresses.location('x', 'hf:~/a', model=True) == f'hf:{tmp_path}/a'
     model = load.load('small')
     model.save('~/saved')
     export.write(model, '~/exported')
