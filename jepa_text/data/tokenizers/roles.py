@@ -37,14 +37,16 @@ def completed(content, where):
     tokenizer = tokenizers.parse(content, where, ROLES)
     # Not the tokenizer's own content, which is guarded by names that are replaced here.
     content = {'added_tokens': [], **copy.deepcopy(content)}
-    content, lines = _with_unused_pad(content, tokenizer)
-    whole = tokenizers.parse(content, where, ROLES)
-    missing = [role for role in ROLES if _is_missing(whole, role)]
-    free = _reserved(whole)
+    missing = [role for role in ROLES if _is_missing(tokenizer, role)]
+    free, lines = _reserved(tokenizer), []
     for role in missing:
         name = tokenizers.NAMES[role][0]
         content = declared.unmarked(content, role)
-        if free:
+        # If a file declares that another role's token pads.
+        if (i := tokenizer.backend.token_to_id(name)) is not None:
+            content = _made_special(content, i, name)
+            lines.append(f'{role}: {name} is in the vocabulary, id {i}')
+        elif free:
             old, i = free.pop(0)
             content = renamed(content, old, name)
             content = _made_special(content, i, name)
@@ -70,18 +72,6 @@ def _is_missing(tokenizer, role):
     return number is None or (
         role == 'pad' and number in (tokenizer.bos_id, tokenizer.eos_id)
     )
-
-
-def _with_unused_pad(content, tokenizer):
-    """Makes an entry `<pad>` the pad token if a file declares that another role's token
-    pads, as no second entry can have the name; returns (content, lines)."""
-    name = tokenizers.NAMES['pad'][0]
-    i = tokenizer.backend.token_to_id(name)
-    roles = {getattr(tokenizer, f'{role}_id') for role in ROLES}
-    if i is None or i in roles or not _is_missing(tokenizer, 'pad'):
-        return content, []
-    content = _made_special(declared.unmarked(content, 'pad'), i, name)
-    return content, [f'pad: {name} is in the vocabulary, id {i}']
 
 
 def _reserved(tokenizer):
