@@ -46,15 +46,10 @@ def read(name):
         )
     wanted = tokenizers.BUNDLED.name, declared.FILES
     path = copies.local_file('The tokenizer', name, *wanted)
-    if path.suffix != SUFFIX:
-        content, path = tokenizers.read(path)
-        return content, [f'read from {path}']
-    if not path.is_file():
-        raise FileNotFoundError(
-            f'No tokenizer at {path}: this file does not exist. Give the path of one '
-            f'that ends in {SUFFIX}, a tokenizer.json, or hf:NAME.'
-        )
-    return _sentencepiece(path)
+    if path.suffix == SUFFIX and path.is_file():
+        return _sentencepiece(path)
+    content, path = tokenizers.read(path)
+    return content, [f'read from {path}']
 
 
 def _sentencepiece(path):
