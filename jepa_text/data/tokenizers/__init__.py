@@ -81,9 +81,7 @@ class Tokenizer:
 
     def encode(self, text):
         """Returns the ids of a text, int32 [n], without specials."""
-        with valid_unicode([text]):
-            ids = self.backend.encode(text, add_special_tokens=False).ids
-        return np.array(ids, np.int32)
+        return self.encode_many([text])[0]
 
     def encode_masked(self, text):
         """Returns the ids of a text in which '<mask>' is the mask token, int32 [n].
