@@ -22,6 +22,10 @@ class MixtureFolder:
     name: str = schema.field('', "in metrics; '' for the name of the folder")
 
 
+_LENGTH = dict(doc='tokens per row', minimum=1, maximum=2**24)
+_SIZE = dict(doc='rows per step, on all devices together', minimum=1, maximum=2**24)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
     """The section `data`."""
@@ -30,10 +34,8 @@ class Config:
         '', 'folder of prepared rows, created if `prepare` is given; or use `mixture`'
     )
     mixture: tuple[MixtureFolder, ...] = schema.field((), 'several folders, by weight')
-    row_length: int = schema.field(doc='tokens per row', minimum=1, maximum=2**24)
-    batch_size: int = schema.field(
-        doc='rows per step, on all devices together', minimum=1, maximum=2**24
-    )
+    row_length: int = schema.field(**_LENGTH)
+    batch_size: int = schema.field(**_SIZE)
     repeat: bool = schema.field(False, 'allow more than one epoch')
 
     def __post_init__(self):
@@ -48,12 +50,8 @@ class Changes:
     mixture: tuple[MixtureFolder, ...] | None = schema.field(
         None, 'several folders, by weight'
     )
-    row_length: int | None = schema.field(
-        None, 'tokens per row', minimum=1, maximum=2**24
-    )
-    batch_size: int | None = schema.field(
-        None, 'rows per step, on all devices together', minimum=1, maximum=2**24
-    )
+    row_length: int | None = schema.field(None, **_LENGTH)
+    batch_size: int | None = schema.field(None, **_SIZE)
 
     def __post_init__(self):
         _check_one(self)
