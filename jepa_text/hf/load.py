@@ -109,12 +109,14 @@ def outline(name, has_weights=False):
 def _imported(source, **found):
     """The Imported of a source, with these fields; the others are those of the source."""
     pooling = sentence.read(source.folder)
+    length = source.config['max_position_embeddings']
+    length -= source.section.get('position_offset', 0)
     if 'begin' not in found:
         found['begin'], found['end'] = ends(source.tokenizer)
     usual = dict(
         section=source.section,
         tokenizer=source.tokenizer,
-        length=_length(source, pooling),
+        length=min(length, (pooling and pooling.length) or length),
         causal=source.causal,
         pooling=pooling,
         record={},
@@ -211,9 +213,3 @@ def ends(tokenizer):
     whole = tokenizer.backend.encode(tokenizers.PROBE, add_special_tokens=True).ids
     start = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
     return tuple(whole[:start]), tuple(whole[start + len(plain) :])
-
-
-def _length(source, pooling):
-    length = source.config['max_position_embeddings']
-    length -= source.section.get('position_offset', 0)
-    return min(length, (pooling and pooling.length) or length)

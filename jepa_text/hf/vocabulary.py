@@ -65,11 +65,15 @@ def write(folder, model, family):
     begin, end = model.ends()
     if load.ends(tokenizer) != (begin, end):
         content['post_processor'] = _processor(tokenizer, content, begin, end)
-    for token in content['added_tokens']:
+    for token in content.get('added_tokens', ()):
         token.pop(declared.MARK, None)  # tokenizer_config.json has the roles
         if token['id'] == tokenizer.mask_id:
             token['lstrip'] = True
-    names = special_tokens(tokenizer)
+    names = {}
+    for role in ROLES:
+        if (number := getattr(tokenizer, f'{role}_id')) is not None:
+            name = tokenizer.backend.id_to_token(number)
+            names |= {f'{theirs}_token': name for theirs in declared.THEIRS[role]}
     inputs = ['input_ids', 'attention_mask']
     config = {
         'tokenizer_class': 'PreTrainedTokenizerFast',
@@ -86,17 +90,6 @@ def write(folder, model, family):
         ('special_tokens_map.json', names),
     ):
         files.write_json(Path(folder, file), fields)
-
-
-def special_tokens(tokenizer):
-    """{'pad_token': '<pad>', ...} for the roles that the tokenizer has."""
-    tokens = {}
-    for role in ROLES:
-        number = getattr(tokenizer, f'{role}_id')
-        if number is not None:
-            name = tokenizer.backend.id_to_token(number)
-            tokens |= {f'{theirs}_token': name for theirs in declared.THEIRS[role]}
-    return tokens
 
 
 def _processor(tokenizer, content, begin, end):

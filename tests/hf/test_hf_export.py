@@ -16,7 +16,7 @@ from test_hf_import import check_logits, tensors_of, their_logits
 
 from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import roles
-from jepa_text.hf import card, files, to_family, vocabulary, weights
+from jepa_text.hf import card, files, to_family, weights
 from jepa_text.hf import load as hf_load
 from jepa_text.hf.families import FAMILIES
 from jepa_text.models import transformer
@@ -205,7 +205,7 @@ def test_the_template_adds_what_training_adds(tmp_path):
     assert backend.encode('a', 'b').ids == [1, *a, 2, *b, 2]
     hidden = [1, *model.tokenizer.encode('Call'), 3, *model.tokenizer.encode(' me'), 2]
     assert backend.encode('Call <mask> me').ids == hidden
-    names = vocabulary.special_tokens(model.tokenizer)
+    names = files.read_json(tmp_path / 'out' / 'tokenizer_config.json')
     assert names['cls_token'] == names['bos_token'] == '<bos>'
 
 

@@ -123,12 +123,8 @@ class Tokenizer:
 
     def save(self, path):
         """Writes the tokenizer.json; loading it gives the same fingerprint."""
-        atomic.write(path, self._indented)
-
-    @functools.cached_property
-    def _indented(self):
         text = json.dumps(json.loads(self.content), ensure_ascii=False, indent=1)
-        return text + '\n'
+        atomic.write(path, text + '\n')
 
     @functools.cached_property
     def starts_word(self):
