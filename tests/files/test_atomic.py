@@ -7,6 +7,7 @@ import pytest
 
 from jepa_text.data import partial
 from jepa_text.files import atomic
+from jepa_text.pretrained import export, saved
 
 
 def fails(*_):
@@ -103,7 +104,11 @@ def test_a_folder_is_flushed_before_it_is_renamed(tmp_path, monkeypatch):
     assert set(map(str, inside)) <= before
 
 
-@pytest.mark.parametrize('write', [atomic.folder, lambda p: partial.open_folder(p, {})])
+WRITE = [atomic.folder, lambda path: partial.open_folder(path, {})]
+WRITE += [export.check_free, saved.check_free]  # before a model is loaded
+
+
+@pytest.mark.parametrize('write', WRITE)
 def test_a_folder_that_cannot_be_written_to_is_named(write, tmp_path, monkeypatch):
     monkeypatch.setattr('os.access', lambda *_: False)
     said = f'The folder {tmp_path} cannot be written to'
