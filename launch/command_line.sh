@@ -45,7 +45,7 @@ read_command() {
   case "${0##*/}:${COMMAND[0]:-}" in
     *: | *:-*) fail "${0##*/}: no COMMAND. Pass it as to jepa-text: train toy:mlm --workdir=runs/first. See --help." ;;
     local.sh:*) return ;; # on this machine, jepa-text itself says at once what is missing
-    *:export | *:init) ;; # use the config of a run, and write one
+    *:export) ;; # uses the config of a run
     *)
       # The config may be the first word after the command, as for jepa-text.
       case "${COMMAND[1]:-}" in '' | -*) ;; *) config=${COMMAND[1]} ;; esac
@@ -92,7 +92,7 @@ in_data() {
   esac
   for word in "${COMMAND[@]}"; do
     case "${COMMAND[0]}:$word" in
-      *:--*=/data/?* | export:--workdir=hf:*) ;;
+      *:--*=/data/?* | export:--workdir=*) ;; # which export reads
       *:--workdir=* | *:--to=*)
         [[ "$word" =~ =($stores)://[^/]*/. ]] || fail "${0##*/}: $word is lost with the machine, or not a place that ${COMMAND[0]} writes to. Use a folder $addresses: ${word%%=*}=/data/first."
         ;;

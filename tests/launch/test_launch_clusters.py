@@ -326,6 +326,7 @@ def test_container_gets_credentials_for_addresses(machine):
     [
         (('plan', JOB[1]), ''),
         (('export', '--workdir=hf:some/model', '--to=/data/exported'), ''),
+        (('export', '--workdir=small', '--to=/data/exported'), ''),
         (('export', '--workdir=/data/first', '--to=s3://bucket/exported'), ''),
         (('export', '--workdir=/data/first', '--to=exports/first'), '--to=exports/first'),
         (('train', JOB[1], '--workdir=gs://bucket'), '--workdir=gs://bucket'),
