@@ -131,7 +131,7 @@ COMMANDS = {
         'benchmark:objectives --workdir=runs/speed',
     ),
     'export': Command(
-        'export the run or hf: model in the workdir for transformers',
+        'export a model as a folder of transformers',
         'jepa_text.pretrained.export_command:run',
         None,
         '--workdir=runs/clm_mlm --to=exports/clm_mlm',
@@ -144,11 +144,13 @@ COMMANDS = {
         },
     ),
 }
-# {key of a config: the command that it is for}; the first that a config has decides.
-KEYS = {'phases': 'train', 'cases': 'benchmark', 'task': 'finetune'}
-KEYS |= dict.fromkeys(('source', 'sample', 'compare'), 'tokenizer')
-KEYS |= dict.fromkeys(('layers', 'poolings', 'half_samples', 'max_length'), 'analyze')
-KEYS |= {'tasks': 'evaluate', 'runs': 'study'}
+# {key of a config: the commands that it is for}; the first key that a config has decides.
+KEYS = {'runs': ('study', 'prepare', 'plan'), 'phases': ('train', 'prepare', 'plan')}
+KEYS |= {'cases': ('benchmark',), 'task': ('finetune',)}
+KEYS |= dict.fromkeys(('source', 'sample', 'compare'), ('tokenizer',))
+EXAMINES = ('analyze', 'evaluate')
+KEYS |= dict.fromkeys(('layers', 'poolings', 'half_samples', 'max_length'), EXAMINES)
+KEYS |= {'tasks': EXAMINES[::-1]}
 # Parts of a config that a name chooses: files of a folder, or functions of a table; those
 # with one function; and the functions that take the further keywords of some.
 FOLDERS = {
@@ -232,29 +234,25 @@ def command_of(place, config):
     stem = Path(place.partition(':')[0]).stem
     if stem in COMMANDS and COMMANDS[stem].config_module:
         return stem
-    return next((name for key, name in KEYS.items() if key in config), 'train')
+    return next((names[0] for key, names in KEYS.items() if key in config), 'train')
 
 
 def root_of(command, config):
-    """Returns the dataclass that a config of a command is checked against."""
-    module = COMMANDS[command].config_module
-    if command == 'train' and 'runs' in config and 'phases' not in config:
-        raise ValueError(importlib.import_module(TRAIN).OF_A_STUDY)
-    if 'model' in COMMANDS[command].arguments and config.keys() & {'phases', 'runs'}:
+    """Returns the dataclass that a config of a command is checked against. Raises
+    ValueError for a config of another command."""
+    key = next((key for key in KEYS if key in config), '')
+    if key and command not in KEYS[key]:
+        model = ' A model is --model=MODEL.' * ('model' in COMMANDS[command].arguments)
         raise ValueError(
-            'The config has `phases` or `runs`, so it is one to train with. Give a model '
-            f'as --model=, for example `jepa-text {command} --model=small`.'
+            f'The config has `{key}`, so use `jepa-text {KEYS[key][0]}`.{model}'
         )
-    if command == 'study' and 'phases' in config and 'runs' not in config:
-        importlib.import_module(STUDY).plain(config)  # raises ValueError
-    if command in ('prepare', 'plan') and 'runs' in config:
-        module = STUDY
+    module = STUDY if key == 'runs' else COMMANDS[command].config_module
     return importlib.import_module(module).Config
 
 
 def usage(arguments):
     """Returns the --help text of the first command in `arguments`, of the first part of a
-    config that they name, as 'mlm' or 'optimizer', or else of all commands."""
+    config that they name, as 'mlm', or of all. Raises ValueError for other words."""
     name = next((word for word in arguments if word in COMMANDS), None)
     words = [word for word in arguments if word != 'help' and word[:1] != '-']
     if name is None and words:
@@ -275,8 +273,12 @@ def usage(arguments):
     flags |= {flag: text for flag, (_, text) in command.arguments.items()}
     flags |= command.switches | SHARED_FLAGS
     flags |= {'distributed': DISTRIBUTED} if name == 'train' else {}
-    config = 'CONFIG[:ARGUMENTS] ' * has_config
-    lines = [f'jepa-text {name} {config}--workdir=DIR [FLAGS]', '']
+    if not has_config:
+        flags['workdir'] = MODEL
+        del flags['print-config']
+    words = ['CONFIG[:ARGUMENTS]'] * has_config + ['--workdir=DIR'] * (name != 'plan')
+    words = [f'[{word}]' if command.arguments else word for word in words]
+    lines = [f'jepa-text {name} {" ".join(words)} [FLAGS]', '']
     lines += [f'{command.summary.capitalize()}.', '', 'Flags:']
     lines += display.two_columns([(f'--{flag}', flags[flag]) for flag in flags], 16)
     if has_config:
@@ -341,17 +343,19 @@ def _part(word):
     ]
     if word in shipped:
         found.append(_of_shipped(word))
-    known = {name for key in parts for name in key} | {*COMMANDS, *shipped}
-    return '\n\n'.join(found) or (
-        f'There is no help on {word!r}.{resolve.nearest(word, known)}'
-    )
+    if not found:
+        known = {name for key in parts for name in key} | {*COMMANDS, *shipped}
+        raise ValueError(f'There is no help on {word!r}.{resolve.nearest(word, known)}')
+    return '\n\n'.join(found)
 
 
 def _of_shipped(name):
     """Returns the documentation of a shipped config and of its arguments."""
     module = config_file.shared(name)
-    given = f'{name}:WORD,KEY=VALUE,...', name, module.get_config, module.__doc__
-    return _documented(*given, supplied=())
+    keys = _parameters(name, module.get_config, ())
+    words = ('KEY=VALUE,...' if x.kind is x.KEYWORD_ONLY else 'WORD' for x in keys)
+    head = f'{name}:{",".join(dict.fromkeys(words))}'.removesuffix(':')
+    return _documented(head, name, module.get_config, module.__doc__, supplied=())
 
 
 def _parameters(name, make, supplied=SUPPLIED):
@@ -391,8 +395,9 @@ def _documented(head, name, make, text, supplied=SUPPLIED):
         further = _imported(FURTHER[name])  # a function, or a class and its base
         texts += [x.__doc__ for x in getattr(further, '__mro__', [further])[:2]]
     texts = (inspect.cleandoc(x.partition('>>>')[0]).strip() for x in texts)
-    lines = ['\n\n'.join(dict.fromkeys(texts)), '', 'Keys:']
-    for parameter in _parameters(name, make, supplied):
+    parameters = _parameters(name, make, supplied)
+    lines = ['\n\n'.join(dict.fromkeys(texts)), *['', 'Keys:'] * bool(parameters)]
+    for parameter in parameters:
         is_required = parameter.default is parameter.empty
         value = '(required)' if is_required else repr(parameter.default)
         if is_required and parameter.name.endswith('_steps'):  # of a schedule

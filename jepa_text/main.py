@@ -78,13 +78,13 @@ def run(argv=None):
 def main(argv):
     """Runs one command line and returns its exit code."""
     xla_flags.apply()  # before anything imports jax
-    if any(word in HELP for word in argv[1:]):
-        print(commands.usage(argv[1:]))
-        return exits.DONE
     with_traceback = TRACEBACK in argv
     if VERBOSE in argv:
         logging.getLogger('jepa_text').setLevel(logging.INFO)
     try:
+        if any(word in HELP for word in argv[1:]):
+            print(commands.usage(argv[1:]))
+            return exits.DONE
         if argv[1:2] == ['init']:
             return _init(argv)
         call = read(argv)
@@ -144,9 +144,7 @@ def _start(call):
 
 def _check_workdir(call):
     if not call.workdir and call.command != 'plan':  # which writes nothing
-        raise ValueError(
-            '--workdir is missing: give the folder to write to, such as runs/first.'
-        )
+        raise ValueError('--workdir is missing: give a folder, such as runs/first.')
     paths.check_folder('--workdir', call.workdir or '.')
 
 

@@ -56,7 +56,8 @@ def test_help_of_a_command_lists_its_own_flags(command, capsys):
     flags = {*about.keys, *about.switches}
     assert all(f'--{flag}' in text for flag in (*flags, 'workdir', 'traceback'))
     if command in config_file.shipped():
-        assert f'{command}:WORD' in text and '\nKeys:\n' in text
+        word = 'WORD' if command == 'benchmark' else 'KEY=VALUE,...'
+        assert f'{command}:{word}\n' in text and '\nKeys:\n' in text
     others = {f for one in commands.COMMANDS.values() for f in (*one.keys, *one.switches)}
     others = {f'--{flag}' for flag in others - flags}
     assert not any(re.search(rf'^  {other} ', text, re.M) for other in others)
@@ -99,7 +100,7 @@ def test_help_lists_available_names():
         ),
         ('wsd', ('  peak = (required)', 'warmup_steps = (required), or warmup_fraction')),
         ('bundled', ("source: dict(name='bundled'", "task: dict(name='bundled'")),
-        ('muom', ("no help on 'muom'. Did you mean 'muon'?",)),
+        ('quickstart', ('quickstart\n',)),
     ],
 )
 def test_parts_of_a_config_are_documented(word, words, capsys):
@@ -366,7 +367,7 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         (f'{TRAIN} --config.phases[7].steps=3', 'there is no [7], but 2 items'),
         (f'{TRAIN} --config.clip_norm=-1', 'clip_norm=-1 must be a number above 0'),
         (f'train --config={QUICKSTART} --workdir=x', 'use `jepa-text study`'),
-        ('evaluate small', 'Give a model as --model=, for example `jepa-text evaluate'),
+        ('evaluate small', 'use `jepa-text train`. A model is --model=MODEL.\n'),
         ('evaluate six_sets', 'needs models, as --model=runs/a,hf:NAME.\n'),
         ('plan toy --distributed=on', "no flag 'distributed'"),
         ('plan toy --print_config', "mean 'print-config'? Available: compile"),
@@ -390,7 +391,9 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         ('evaluate --model=a --steps=1 --steps=2', '--steps is given more than once. K'),
         ('study speed --steps=3 --workdir=x', 'but muon_420 (runs[4]) would keep the'),
         ('study studies/pfs --config.steps=3 --workdir=x', '(runs[3]) and 11 more would'),
-        ('study toy --workdir=x', 'For a single run, use `jepa-text train`'),
+        ('study toy --workdir=x', 'has `phases`, so use `jepa-text train`.\n'),
+        ('plan benchmark', 'has `cases`, so use `jepa-text benchmark`.\n'),
+        ('help muom', "no help on 'muom'. Did you mean 'muon'?"),
         ('train toy --workdir=x --config.data={[]:1}', "data='{[]:1}' must be a section"),
     ],
 )

@@ -19,10 +19,6 @@ from jepa_text.training import heldout
 
 # Arguments of objectives that the program passes.
 GIVEN = ('tokenizer', 'length', 'steps')
-OF_A_STUDY = (
-    'The config has `runs`, so it is the config of a study: use `jepa-text study`. The '
-    'config of a single run has `phases`, as configs/toy.py.'
-)
 # Keys of a study that do not belong to its runs.
 OF_STUDIES = ('runs', 'seeds', 'engine', 'study', 'examine', 'report')
 # Keys that may differ when a run is resumed: they do not change what it learns, except by
@@ -227,7 +223,10 @@ def plain(config):
     """
     config = schema.plain(config)
     if 'runs' in config and 'phases' not in config:
-        raise ValueError(OF_A_STUDY)
+        raise ValueError(
+            'The config has `runs`, so it is that of a study. The config of a single run '
+            'has `phases`, as configs/toy.py.'
+        )
     return schema.resolved(Config, config)
 
 
