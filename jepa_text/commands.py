@@ -374,7 +374,7 @@ def _parameters(name, make, supplied=SUPPLIED):
 def defaults_of(path, section):
     """Returns {key: default} of the part of a config that a section at a path names."""
     key = re.sub(r'\[\d+\]$', '', path).rpartition('.')[2]
-    kind, name = KINDS.get(key, key), section.get('name', key)
+    kind, name = KINDS.get(key, key), str(section.get('name', key))
     name = key if key in SECTIONS else name
     if kind in FOLDERS and '.' in name:
         make = resolve.make_of(kind, name)

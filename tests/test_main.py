@@ -337,10 +337,12 @@ def test_print_config_shows_everything_and_where_it_is_from(tmp_path, capsys):
 def test_print_config_of_other_commands(command, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     words = commands.COMMANDS[command].example.split()
+    if command == 'study':  # also of a run that is invalid
+        words.append('--config.runs[0].phases[0].objective.name=None')
     assert run(command, *words, '--print-config') == 0
     out = capsys.readouterr().out
     assert ' file\n' in out and ' default\n' in out
-    assert (' command line\n' in out) == (command == 'plan')
+    assert (' command line\n' in out) == (command in ('plan', 'study'))
 
 
 @pytest.mark.parametrize(
@@ -395,6 +397,7 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         ('plan benchmark', 'has `cases`, so use `jepa-text benchmark`.\n'),
         ('help muom', "no help on 'muom'. Did you mean 'muon'?"),
         ('train toy --workdir=x --config.data={[]:1}', "data='{[]:1}' must be a section"),
+        ('train toy --workdir=x --config.prepare.source={1:2}', "does not take '1'"),
     ],
 )
 def test_wrong_usage_is_explained(arguments, words, capsys, monkeypatch):

@@ -295,8 +295,7 @@ def _parsed(kinds, text, old):
         return text
     for parse in (ast.literal_eval, json.loads, float):  # float: inf
         try:
-            value = parse(text)
+            return schema.plain({'': parse(text)})['']
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             continue  # the last three of literal_eval: [] as a key, deep nesting
-        return list(value) if isinstance(value, tuple) else value
     return text

@@ -224,8 +224,8 @@ def plain(config):
     config = schema.plain(config)
     if 'runs' in config and 'phases' not in config:
         raise ValueError(
-            'The config has `runs`, so it is that of a study. The config of a single run '
-            'has `phases`, as configs/toy.py.'
+            'The config has `runs`, so it is one for `jepa-text study`. That of a single '
+            'run has `phases`, as configs/toy.py.'
         )
     return schema.resolved(Config, config)
 
