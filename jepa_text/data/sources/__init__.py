@@ -22,7 +22,7 @@ def section_of(path):
     if path.startswith(('hub:', 'tfds:')):
         return {'name': path.partition(':')[0], 'path': path}
     # The same folder for the config of a run, with or without a slash.
-    path = path.rstrip('/') or '/'
+    path = path.rstrip('/') or path
     modules = {kind: importlib.import_module(f'{__name__}.{kind}') for kind in KINDS}
     endings = {kind: module.SUFFIXES for kind, module in modules.items()}
     endings['json'] = modules['jsonl'].JSON

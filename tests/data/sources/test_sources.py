@@ -102,6 +102,7 @@ def test_the_kind_of_a_folder_is_that_of_its_visible_files(tmp_path, monkeypatch
     with pytest.raises(ValueError, match=message):
         sources.section_of('d')
     assert sources.section_of('d/**/*.jsonl')['name'] == 'jsonl'
+    assert sources.section_of('')['path'] == ''  # not '/'
 
 
 def test_text_between_blank_lines_or_of_whole_files(tmp_path):
