@@ -3,9 +3,8 @@ r"""Training of a tokenizer on a corpus, with measurements of its fit.
     jepa-text tokenizer tokenizer:vocab_size=32768,text=texts/ \
       --workdir=runs/tokenizer
 
-The text is a folder of .txt files, or a .txt, .jsonl, .parquet,
-.csv or .tsv file; by default, the bundled corpus. Further options, such as the text field
-or a folder of Parquet files, are set on the command line as in the section `prepare`:
+The text is as for --text of `train`; by default, the bundled corpus. Further options,
+such as the field of the text, are set on the command line as in `prepare.source`:
 
     --config.source="{'name': 'parquet', 'path': 'corpus/', 'field': 'content'}"
 

@@ -35,7 +35,8 @@ def config(name: str | os.PathLike, /, **keys: Any) -> ConfigDict:
     keys     config keys; a dict is merged into a section, and
              **{'optimizer.weight_decay': 0.05} sets one key of it
 
-    Raises ValueError for an unknown name or key, and for an invalid value.
+    Raises ValueError for an unknown name or key, and for an invalid value; schedules and
+    the parts of an objective are checked when they are used.
 
     >>> config('toy:clm_mlm', steps=200).steps
     200

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes launch/requirements/: all packages of all extras with versions and hashes, one file
-# for Python 3.11 and one for later ones, whose jax is newer.
+# Writes launch/requirements/: the packages of all extras but kernels and dev, with versions
+# and hashes, a file for Python 3.11 and one for later ones, whose jax is newer.
 #
 #   bash launch/lock.sh             keeps current versions that setup.py still allows
 #   bash launch/lock.sh --upgrade   upgrades to the newest versions that it allows
