@@ -195,9 +195,9 @@ def read(argv):
     if command.config_module is not None:
         file = config_file.read(place)
         root = commands.root_of(name, file)
+        _check_once(command, settings, flags)
         settings = [*implied, *settings]
         settings += [(command.keys[flag], text) for flag, text in given.items()]
-        _check_once(command, settings)
         if text := flags.get('text'):
             settings = [*_of_text(name, text, workdir, file), *settings]
         config = config_file.with_settings(root, file, settings)
@@ -205,14 +205,14 @@ def read(argv):
     return Call(name, config, file, workdir, switches, flags.get('distributed'))
 
 
-def _check_once(command, settings):
+def _check_once(command, settings, flags):
     """Raises ValueError for a key that two settings have, or a setting and its flag."""
-    for path, count in collections.Counter(path for path, _ in settings).items():
-        short = [
-            f' (--{x} is short for it)' for x in command.keys if command.keys[x] == path
-        ]
+    keys = command.keys | {flag: key for flag, (key, _) in command.arguments.items()}
+    paths = [path for path, _ in settings]
+    paths += [keys[flag] for flag in keys if flags[flag] is not None]
+    for path, count in collections.Counter(paths).items():
         if count > 1:
-            short = ''.join(short)
+            short = ''.join(f' (--{x} is short for it)' for x in keys if keys[x] == path)
             raise ValueError(f'--config.{path} is given more than once{short}. Keep one.')
 
 

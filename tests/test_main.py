@@ -391,6 +391,7 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
         (f'{TRAIN} --steps=1 --config.steps=2', 'than once (--steps is short for it).'),
         (f'{TRAIN} --config.steps=2 --steps=1', 'than once (--steps is short for it).'),
         ('evaluate --model=a --steps=1 --steps=2', '--steps is given more than once. K'),
+        ('finetune --model=a --config.model=b', 'than once (--model is short for it).'),
         ('study speed --steps=3 --workdir=x', 'but muon_420 (runs[4]) would keep the'),
         ('study studies/pfs --config.steps=3 --workdir=x', '(runs[3]) and 11 more would'),
         ('study toy --workdir=x', 'has `phases`, so use `jepa-text train`.\n'),
