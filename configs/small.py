@@ -28,7 +28,6 @@ PRESETS = shared('presets').presets(
     rate=dict(name='linear', start=0.3, end=0.15),
     tied=True,
     start=0.99,
-    top=3,
     paper_predictor=dict(predictor_width=192),
 )
 

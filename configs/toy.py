@@ -12,7 +12,7 @@ from typing import Literal
 from jepa_text.settings.config_file import shared
 
 PRESETS = shared('presets').presets(
-    rate=0.3, tied=True, start=0.99, top=3, paper_predictor=dict(predictor_width=96)
+    tied=True, start=0.99, paper_predictor=dict(predictor_width=96)
 )
 
 
