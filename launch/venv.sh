@@ -138,12 +138,14 @@ import runpy
 import setuptools
 import sys
 
-setuptools.setup = lambda **given: [
-    print(line)
-    for lines in (given['install_requires'], *map(given['extras_require'].get, sys.argv[2:]))
-    for line in lines
-]
+given, wanted = {}, sys.argv[2:]
+setuptools.setup = lambda **all_given: given.update(all_given)
 runpy.run_path(sys.argv[1])
+extras = given['extras_require']
+if unknown := ' '.join(sorted({*wanted} - {*extras})):
+    sys.exit(f'\njepa-text: there is no extra {unknown}; use some of {", ".join(extras)}.')
+for lines in (given['install_requires'], *map(extras.get, wanted)):
+    print(*lines, sep='\n')
 PYTHON
 }
 

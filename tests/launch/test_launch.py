@@ -338,6 +338,13 @@ def test_python_of_a_version_manager_is_used(machine, versions, chosen):
     assert code == 0 and f'/{chosen}/' in output
 
 
+@pytest.mark.parametrize('extra, words', [('gs', 'gcsfs>='), ('gz', 'no extra gz; use')])
+def test_requirements_are_those_of_known_extras(machine, extra, words):
+    line = f'source launch/venv.sh; VENV={sys.prefix} requirements_of eval {extra}'
+    code, output = machine.shell(line)
+    assert (code == 0) == (extra == 'gs') and words in output
+
+
 @pytest.mark.parametrize('venv', ['', 'mine', '/mine'])
 def test_an_environment_is_that_of_the_repository_in_any_folder(machine, venv):
     line = f'source {ROOT}/launch/venv.sh; cd /tmp; echo $VENV'
