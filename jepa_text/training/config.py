@@ -223,10 +223,7 @@ def plain(config):
     """
     config = schema.plain(config)
     if 'runs' in config and 'phases' not in config:
-        raise ValueError(
-            'The config has `runs`, so it is one for `jepa-text study`. That of a single '
-            'run has `phases`, as configs/toy.py.'
-        )
+        raise ValueError('The config has `runs`, so it is one for `jepa-text study`.')
     return schema.resolved(Config, config)
 
 
