@@ -5,7 +5,6 @@ import inspect
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from jepa_text import losses
@@ -188,18 +187,6 @@ def test_values_and_gradients_are_finite_for_extreme_inputs():
     found = each(CASES, lambda f: jax.vmap(with_slopes(f)))(*stacked(inputs))
     for name, leaves in found.items():
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(leaves)), name
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('name', CASES)
-def test_jit_equals_plain_calls_and_vmap_a_loop(name):
-    inputs = [given(seed) for seed in range(3)]
-    function = jax.jit(CASES[name])
-    alone = [function(*one) for one in inputs]
-    plain = CASES[name](*map(jnp.asarray, inputs[0]))
-    found = jax.jit(jax.vmap(CASES[name]))(*stacked(inputs)), plain
-    wanted = jax.tree.map(lambda *leaves: np.stack(leaves), *alone), alone[0]
-    jax.tree.map(lambda a, b: assert_allclose(a, b, 1e-5, 1e-6), found, wanted)
 
 
 def test_bfloat16_input_gives_float32_output():
