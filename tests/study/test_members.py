@@ -45,8 +45,6 @@ def test_a_run_with_seeds_has_one_member_per_seed():
     assert members.recipe_of('a/seed_3') == ('a', 3)
     # A run without seeds is a single member.
     assert list(settings.of_runs(made())) == ['a', 'b']
-    with pytest.raises(ValueError, match="2 runs have the name 'B'"):
-        settings.of_runs(made(runs=[*runs, dict(name='B', phases=MLM)]))
 
 
 def test_a_section_without_a_name_changes_that_of_the_study():
