@@ -13,7 +13,6 @@ import pytest
 import tiny
 from scipy import stats
 
-from jepa_text import main
 from jepa_text.analysis import analyze, features, page, probes
 from jepa_text.analysis import results as measured
 from jepa_text.data import pipeline
@@ -248,15 +247,6 @@ def test_scores_that_are_all_equal_raise(untrained):
     flat = [dict(name='own', path=examined.jsonl(untrained / 'flat.jsonl', rows))]
     with pytest.raises(ValueError, match='flat: all 24 scores of the train set are 1.0'):
         analyze.analyze(config(untrained, tasks=flat), untrained / 'bad')
-
-
-def test_command_line_models_and_tasks():
-    argument = 'models=runs/a-0,hf:x/y,tasks=bundled,sst2@GLUE/SST-2'
-    root = main.__file__.rsplit('/', 2)[0]
-    flags = [f'--config={root}/configs/analyze.py:{argument}', '--workdir=x']
-    found = main.read(['jepa-text', 'analyze', *flags]).config
-    assert found['models'] == ['runs/a-0', 'hf:x/y']
-    assert found['tasks'] == [dict(name='bundled'), dict(name='sst2', path='GLUE/SST-2')]
 
 
 def test_run_names():

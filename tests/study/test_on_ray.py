@@ -11,6 +11,7 @@ import draws
 import engine_tasks
 import psutil
 import pytest
+from test_engine import task
 from test_work import config, outcome, start
 
 from jepa_text import engine
@@ -20,10 +21,6 @@ from jepa_text.study import study
 pytestmark = pytest.mark.ray
 RAY = engine.Options(name='ray')
 TESTS = os.path.dirname(engine_tasks.__file__)
-
-
-def task(name, function, *arguments, **keywords):
-    return engine.Task(name, f'engine_tasks.{function}', list(arguments), **keywords)
 
 
 @pytest.fixture(scope='module')

@@ -64,6 +64,5 @@ def test_a_run_does_not_depend_on_the_default_implementation_of_keys(tmp_path, c
 
 
 @pytest.mark.parametrize('seed', SEEDS)
-def test_a_config_accepts_any_seed(seed, tmp_path_factory):
-    folder = tmp_path_factory.getbasetemp()
+def test_a_config_accepts_any_seed(seed, folder):
     settings.plain(tiny.config(folder, seed=seed))

@@ -153,7 +153,7 @@ def test_the_gradients_wait_for_the_diagnostics(diagnostics_every):
 def test_sigreg_has_the_same_weight_in_microbatches(sample):
     """For identical vectors, for which it is N times a constant."""
     rule = dict(name='sigreg', weight=0.1, directions=8, sample=sample)
-    objective = setup('hybrid', latent=dict(regularizer=rule)).objective
+    objective = build('hybrid', latent=dict(regularizer=rule))
     where_BM = np.random.default_rng(0).random((B, 6)) < 0.8
     where_BM[:, 0] = True
 
@@ -175,7 +175,8 @@ def test_the_target_moves_by_one_minus_momentum(ema):
     """If only layers are averaged, it shares the embedding."""
     objective = build('hybrid', latent=dict(momentum=0.75, ema=ema))
     network = network_of(objective)
-    target, encoder = (init(network, seed)['encoder'] for seed in (0, 1))
+    params = jax.device_get([init(network, seed) for seed in (0, 1)])
+    target, encoder = (one['encoder'] for one in params)
     expected = jax.tree.map(lambda t, p: 0.75 * t + 0.25 * p, target, encoder)
     if ema == 'layers':
         expected = {**expected, 'embedding': encoder['embedding']}
@@ -231,7 +232,7 @@ def test_lambda_zero_trains_as_mlm_bit_for_bit():
 
 
 @pytest.mark.slow
-def test_sigmoid_weight_drifts_to_its_clamp_and_never_decays():
+def test_sigmoid_weight_drifts_to_its_clamp():
     """jepa_mlm 2.3: w(t) is about the sum of learning rates under Adam."""
     balance = dict(name='sigmoid', initial=0.5, low=0.0, high=0.515)
     run = setup('hybrid', balance=balance)
@@ -242,8 +243,6 @@ def test_sigmoid_weight_drifts_to_its_clamp_and_never_decays():
         if seed == 4:
             assert_allclose(state.params['balance']['logit'], rates, rtol=0.05)
     assert_allclose(metrics['jepa/lambda'], 0.515, rtol=1e-6)
-    masked = leaves.mask(state.params, r'(kernel|embedding)$')
-    assert masked['balance']['logit'] is False
 
 
 @pytest.mark.slow
