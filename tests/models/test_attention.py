@@ -61,7 +61,9 @@ BACKENDS = {
     # With the fixture `emulated`.
     'cudnn': cudnn.attend,
 }
-EVERY = [(True, None), (False, 20), (True, 20), (False, None)]
+# The first two of a backend are fast.
+EVERY = [(True, 20), (False, None), (True, None), (False, 20)]
+SIZES = {'xla': (16, 4, 2), 'blockwise': (16, 4, 2), 'tokamax': (96, 4, 2)}
 
 
 def draw(width, heads=4, kv_heads=2, batch=2, length=L, seed=0):
@@ -143,9 +145,14 @@ INTERPRETED = [
 @pytest.mark.parametrize(
     'name, width, heads, kv_heads, causal, window',
     [
-        *((name, 16, 4, 2, *mask) for name in ('xla', 'blockwise') for mask in EVERY),
-        *(('tokamax', 96, 4, 2, *mask) for mask in EVERY),
-        *(('cudnn', 16, 2, 1, *mask) for mask in EVERY if mask != (False, 20)),
+        *(
+            case
+            for name, sizes in SIZES.items()
+            for case in draws.in_stages(
+                *((name, *sizes, *mask) for mask in EVERY), fast=2, slow=2
+            )
+        ),
+        *(('cudnn', 16, 2, 1, *mask) for mask in EVERY[:3]),
         ('pallas', 96, 2, 1, True, None),
         ('splash', 128, 2, 1, True, 20),
         *(pytest.param(*case, marks=pytest.mark.slow) for case in INTERPRETED),
@@ -161,8 +168,14 @@ def test_backends_equal_float64(
         check(BACKENDS[name], inputs, causal=causal, window=window)
 
 
-@pytest.mark.parametrize('name', ['xla', 'blockwise'])
-@pytest.mark.parametrize('window', [None, 20])
+@pytest.mark.parametrize(
+    'name, window',
+    draws.in_stages(
+        *(('xla', 20), ('blockwise', None), ('xla', None), ('blockwise', 20)),
+        fast=2,
+        slow=2,
+    ),
+)
 def test_order_per_row(name, window):
     order = np.zeros((2, L), np.int32)
     order[0, 40:] = np.arange(L - 40)
@@ -425,8 +438,14 @@ def in_runs(q, k, v, ids, **options):
     return xla.attend(q, k, v, cudnn._number(ids), **options)
 
 
-@pytest.mark.parametrize('name', ['xla', 'blockwise'])
-@pytest.mark.parametrize('causal', [False, True])
+@pytest.mark.parametrize(
+    'name, causal',
+    draws.in_stages(
+        *(('xla', True), ('blockwise', False), ('xla', False), ('blockwise', True)),
+        fast=2,
+        slow=2,
+    ),
+)
 def test_windows_use_positions_in_rows_with_gaps(name, causal):
     """A row cut out of another attends as in the other row with the rest masked."""
     whole = draw(16, heads=2, kv_heads=1, batch=1)
@@ -572,7 +591,7 @@ def test_a_kernel_on_a_mesh_gets_its_rows_and_heads(batch, axis):
 
 
 @pytest.mark.parametrize(
-    'groups, repeated', draws.in_stages((2, 4), (3, 12), (1, 4), (4, 4), fast=2, slow=2)
+    'groups, repeated', draws.in_stages((3, 12), (2, 4), (1, 4), (4, 4), fast=1, slow=3)
 )
 def test_groups_of_keys_are_repeated_if_there_are_more_devices(groups, repeated):
     """As few times as possible; 12 heads in 3 groups on 4 devices need 12."""
