@@ -124,6 +124,14 @@ def folder(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope='session')
+def ours():
+    """The bundled tokenizer."""
+    from jepa_text.data import tokenizers
+
+    return tokenizers.load(tokenizers.BUNDLED)
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)

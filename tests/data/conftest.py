@@ -2,14 +2,7 @@
 
 import pytest
 
-from jepa_text.data import tokenizers
 from jepa_text.data.corpora import corpus
-
-
-@pytest.fixture(scope='session')
-def ours():
-    """The bundled tokenizer."""
-    return tokenizers.load(tokenizers.BUNDLED)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tiny
 
-from jepa_text.data import data_position, pipeline, prepare, tokenizers
+from jepa_text.data import data_position, pipeline, prepare
 from jepa_text.data.rows import row_folder
 from jepa_text.data.tokenizers import training
 from jepa_text.pretrained import load
@@ -24,7 +24,7 @@ QUIET = dict(every_steps=0, rate=0.15, max_rows=16)
 
 
 @pytest.fixture(scope='module')
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, ours):
     """rows: 192 of 32 tokens; other: the same; long: of 64 tokens."""
     folder = tmp_path_factory.mktemp('reading')
     tiny.rows(folder)
@@ -33,10 +33,7 @@ def folder(tmp_path_factory):
     source = {'name': 'text', 'path': folder / 'other.txt', 'heldout_every': 5}
     for name, length in (('other', tiny.LENGTH), ('long', 64)):
         prepare.prepare(
-            source=source,
-            tokenizer=tokenizers.load(tokenizers.BUNDLED),
-            folder=folder / name,
-            row_length=length,
+            source=source, tokenizer=ours, folder=folder / name, row_length=length
         )
     return folder
 

@@ -10,7 +10,7 @@ import pytest
 import read_back
 from ml_collections import ConfigDict
 
-from jepa_text.data import pipeline, prepare, tokenizers
+from jepa_text.data import pipeline, prepare
 from jepa_text.data.rows import packing, row_folder, writing
 from jepa_text.data.tokenizers import training
 from jepa_text.report import rows_page
@@ -155,7 +155,7 @@ def test_other_settings_raise_and_are_named(make, tmp_path, ours):
 
 def test_changed_settings_are_reported(make, corpus, tmp_path):
     about = {'name': 'bundled'}
-    make(tokenizer=tokenizers.load(tokenizers.BUNDLED), tokenizer_about=about)
+    make(tokenizer_about=about)
     asked = {'source': corpus | {'path': str(corpus['path'])}, 'tokenizer': 'bundled'}
     asked['row_length'] = 32
     words = tmp_path / 'tokenizer.json'

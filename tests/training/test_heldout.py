@@ -111,25 +111,23 @@ TEXTS = (
 
 
 @pytest.mark.parametrize('text', TEXTS)
-def test_the_bytes_of_tokens_add_up_to_the_text(text):
-    tokenizer = tokenizers.load(tokenizers.BUNDLED)
-    bytes_V = heldout.token_bytes(tokenizer, rows=None)
-    assert bytes_V[tokenizer.encode(text)].sum() == len(text.encode())
-    assert not bytes_V[list(tokenizer.special_ids)].any()
+def test_the_bytes_of_tokens_add_up_to_the_text(text, ours):
+    bytes_V = heldout.token_bytes(ours, rows=None)
+    assert bytes_V[ours.encode(text)].sum() == len(text.encode())
+    assert not bytes_V[list(ours.special_ids)].any()
 
 
 @pytest.mark.slow
-def test_bits_per_byte_count_the_predicted_bytes(folder):
+def test_bits_per_byte_count_the_predicted_bytes(folder, ours):
     """bits per byte * ln 2 * bytes of predicted tokens = their nats, summed from logits.
     For a document in one segment, these are all bytes of its text."""
-    tokenizer = tokenizers.load(tokenizers.BUNDLED)
     rows = pipeline.Rows(folder / 'rows', 'heldout')
     network = network_of(dict(name='clm'))
     params = jax.jit(functools.partial(network.init, 0))()
     mesh = sharding.make_mesh(devices=jax.devices()[:1])
     maximum = 6
     evaluator = heldout.Evaluator(
-        [network], rows, tokenizer, mesh, batch_size=4, max_rows=maximum
+        [network], rows, ours, mesh, batch_size=4, max_rows=maximum
     )
     found = heldout.metrics_of(evaluator.totals(params, network), evaluator.frequencies)
     texts, nats = [], 0.0
@@ -150,7 +148,7 @@ def test_bits_per_byte_count_the_predicted_bytes(folder):
             (where,) = np.nonzero(row['segment_ids'] == piece)
             nats += loss_L[where[1:] - 1].sum()
             # The first token of a segment is not predicted: <bos>, or a token of text.
-            texts.append(tokenizer.decode(row['tokens'][where[1:]]))
+            texts.append(ours.decode(row['tokens'][where[1:]]))
     size = sum(len(text.encode()) for text in texts)
     assert size < rows.manifest['splits']['heldout']['bytes']
     assert found['heldout/bits_per_byte'] * math.log(2) * size == pytest.approx(
@@ -158,10 +156,9 @@ def test_bits_per_byte_count_the_predicted_bytes(folder):
     )
 
 
-def test_bytes_of_lossy_tokens_add_up_over_a_split(folder):
+def test_bytes_of_lossy_tokens_add_up_over_a_split(folder, ours):
     """Word pieces lose case and spaces; scaled counts add up to the bytes of a split."""
     rows = pipeline.Rows(folder / 'rows', 'heldout')
-    ours = tokenizers.load(tokenizers.BUNDLED)
     content = json.loads(ours.content) | {
         'decoder': {'type': 'WordPiece', 'prefix': '##', 'cleanup': True}
     }

@@ -10,17 +10,11 @@ import test_pipeline
 import tiny
 from test_pipeline import whole  # noqa: F401 - a fixture
 
-from jepa_text.data import pipeline, tokenizers
+from jepa_text.data import pipeline
 from jepa_text.models.network import key_of
 from jepa_text.training import config as settings
 
 SEEDS = (0, 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**33, 2**64, 2**64 + 2**32)
-
-
-@pytest.fixture(scope='module')
-def ours():
-    """The tokenizer of the fixture `whole`."""
-    return tokenizers.load(tokenizers.BUNDLED)
 
 
 def distinct(drawn):

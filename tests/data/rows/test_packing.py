@@ -4,7 +4,6 @@ import read_back
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jepa_text.data import tokenizers
 from jepa_text.data.rows import packing
 from jepa_text.data.sources import bundled
 
@@ -67,8 +66,7 @@ def test_concat_is_the_stream_cut_into_rows(lengths, row_length):
 
 
 @pytest.mark.parametrize('row_length', [64, 128, 256, 512])
-def test_the_bundled_corpus_has_almost_no_padding(row_length):
-    ours = tokenizers.load(tokenizers.BUNDLED)
+def test_the_bundled_corpus_has_almost_no_padding(row_length, ours):
     texts = [document['text'] for document in bundled.make('heldout')]
     lengths = [len(ids) + 2 for ids in ours.encode_many(texts)]
     for pack in (packing.best_fit, packing.concat):

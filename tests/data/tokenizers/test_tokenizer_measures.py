@@ -37,8 +37,7 @@ def test_counts_by_hand():
     assert found['vocabulary'] == {'entries': 4, 'used': 2, 'share_used': 0.5}
 
 
-def test_byte_level_has_no_unknown_tokens():
-    ours = tokenizers.load(tokenizers.BUNDLED)
+def test_byte_level_has_no_unknown_tokens(ours):
     assert measures.unknown_id_of(ours) is None
     found = measures.measure(ours, ['\u2603 ж \x00'])['unknown']
     assert found == {'count': 0, 'share': 0}
@@ -56,13 +55,12 @@ def test_an_unknown_token_with_id_0_is_counted():
     assert found['vocabulary']['entries'] == 2
 
 
-def test_long_texts_that_cannot_be_cut_are_measured():
-    ours = tokenizers.load(tokenizers.BUNDLED)
+def test_long_texts_that_cannot_be_cut_are_measured(ours):
     found = measures.measure(ours, ['the sea', 'ab' * 600_000])['counts']
     assert (found['documents'], found['words']) == (2, 2 + 10)
     assert found['characters'] == 1_200_007
 
 
-def test_missing_text_raises():
+def test_missing_text_raises(ours):
     with pytest.raises(ValueError, match='no text to measure'):
-        measures.measure(tokenizers.load(tokenizers.BUNDLED), [])
+        measures.measure(ours, [])
