@@ -5,6 +5,7 @@ import functools
 import json
 from pathlib import Path
 
+import draws
 import hf_cases
 import jax
 import jax.numpy as jnp
@@ -338,7 +339,10 @@ def test_damaged_folders_raise_with_a_remedy(folder, change, words):
 
 
 @pytest.mark.parametrize(
-    'case, written', [('llama', False), ('bert_untied', False), ('llama_tied', True)]
+    'case, written',
+    draws.in_stages(
+        ('llama', False), ('llama_tied', True), ('bert_untied', False), fast=2
+    ),
 )
 def test_a_head_with_other_values_is_not_tied(folder, case, written):
     """Even if the config says so; a head saved with equal values is tied."""

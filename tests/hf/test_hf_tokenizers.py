@@ -2,6 +2,7 @@
 
 import json
 
+import draws
 import foreign_tokenizers
 import hf_cases
 import pytest
@@ -56,7 +57,9 @@ def test_transformers_gives_the_same_ids(tmp_path, family, kind):
     assert masked == tokenizer.encode_masked('The white <mask>, a').tolist()
 
 
-@pytest.mark.parametrize('adapt, chosen', [(None, 'llama'), ({}, 'eurobert')])
+@pytest.mark.parametrize(
+    'adapt, chosen', draws.in_stages((None, 'llama'), ({}, 'eurobert'), fast=1)
+)
 def test_qwen2_is_exported_as_another_family(tmp_path, adapt, chosen):
     """Biases that these need and Qwen2 lacks are 0, which is equivalent."""
     model, _ = imported(tmp_path, 'qwen2', adapt, use_sliding_window=False)

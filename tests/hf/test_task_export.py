@@ -248,7 +248,8 @@ def test_heads_of_causal_models_are_not_read_in_both_directions(tmp_path):
 
 
 @pytest.mark.parametrize(
-    'family, architecture', [('eurobert', 'EuroBertModel'), ('qwen3', 'Qwen3Model')]
+    'family, architecture',
+    draws.in_stages(('eurobert', 'EuroBertModel'), ('qwen3', 'Qwen3Model'), fast=1),
 )
 def test_retrieval_models_are_exported_without_head(tmp_path, family, architecture):
     plain = tuned(family, 'labels')

@@ -1,5 +1,6 @@
 """cached_value_and_grad: InfoNCE of pairs in a batch, and its gradients part by part."""
 
+import draws
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,7 +57,7 @@ def split(batch, count):
     return jax.tree.map(lambda x: x.reshape(count, -1, *x.shape[1:]), batch)
 
 
-@pytest.mark.parametrize('count', [1, 4, 16])
+@pytest.mark.parametrize('count', draws.in_stages(4, 16, 1, fast=1, slow=2))
 def test_gradients_of_parts_equal_those_of_the_whole_batch(params, batch, count):
     value, slope = whole(params, batch)
     cached = jax.jit(losses.cached_value_and_grad, static_argnums=(0, 1))
