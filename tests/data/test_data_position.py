@@ -312,7 +312,9 @@ def test_microbatches_may_not_change_where_a_loss_depends_on_them(
     )
 
 
-def test_other_microbatches_are_rejected(folder, tmp_path):
+def test_other_microbatches_are_rejected(folder, tmp_path, monkeypatch):
+    for other in (begin.switches, begin.self_test):
+        monkeypatch.setattr(other, 'check', lambda *_: None)
     latent = dict(regularizer=dict(name='sigreg', weight=0.1))
     asked = config(folder, tiny.phases('hybrid', latent=latent))
     step = tmp_path / 'run' / 'checkpoints' / '1'
