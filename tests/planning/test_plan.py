@@ -4,6 +4,7 @@ import dataclasses
 import io
 import time
 
+import draws
 import jax
 import pytest
 import tiny
@@ -181,12 +182,14 @@ def test_activations_follow_from_shape_and_policy(tmp_path):
 
 @pytest.mark.parametrize(
     'argument, dtype, chips, fused',
-    [
+    draws.in_stages(
         ('mlm', 'bfloat16', ('h100', 'v5e'), True),
         ('mlm', 'bfloat16', ('t4', 'mi250x', 'core'), False),
         ('mlm', 'float32', ('h100',), False),
         ('mixture', 'bfloat16', ('h100', 'v5e'), False),
-    ],
+        fast=2,
+        slow=2,
+    ),
 )
 def test_attention_is_planned_with_the_backend_of_the_chip(argument, dtype, chips, fused):
     model = dict(name='transformer', preset='tiny', depth=1, dtype=dtype)
