@@ -1,9 +1,9 @@
 """Probes of a task's vectors: classification, similarity, word recovery.
 
-    evaluate(task, vectors)   -> values with intervals, and one value per test example
+    evaluate(task, sides)     -> values with intervals, and one value per test example
     baselines(task)           -> results of constant predictions
 
-`vectors` are results.Vectors.
+`sides` are the vectors of the training and the test split (results.split).
 """
 
 import math
@@ -20,7 +20,7 @@ from jepa_text.measures.statistics import Interval
 KEYS = 'keys of examples'
 
 
-def evaluate(task, vectors, seed=0, token_labels=None, answered=None):
+def evaluate(task, sides, seed=0, token_labels=None, answered=None):
     """({metric: Interval}, {metric: one value per test example}).
 
     The values per example are for paired tests; their mean is the metric. They are 0 or 1
@@ -32,11 +32,11 @@ def evaluate(task, vectors, seed=0, token_labels=None, answered=None):
     """
     values, per_example = {}, {}
     if task.kind == 'labels':
-        answers_N, _ = answered or _classify(task, vectors, seed)
+        answers_N, _ = answered or _classify(task, sides, seed)
         values, per_example = _classification(task, answers_N)
     elif task.kind == 'scores':
-        values, per_example = _similarity(task, *answered or _regress(task, vectors))
-    if recovery := _word_recovery(task, vectors, seed):
+        values, per_example = _similarity(task, *answered or _regress(task, sides))
+    if recovery := _word_recovery(task, sides, seed):
         recovered, per_example['word_recovery_auc'] = recovery
         values['word_recovery_auc'] = recovered
         majority = 1.0
@@ -47,17 +47,17 @@ def evaluate(task, vectors, seed=0, token_labels=None, answered=None):
                 values['probe_accuracy'], majority, recovered, 0.5
             )
     if token_labels is not None and 'probe_accuracy' in values:
-        values |= _paper_gap(vectors, token_labels, values['probe_accuracy'], seed)
+        values |= _paper_gap(sides, token_labels, values['probe_accuracy'], seed)
     if values:
         per_example[KEYS] = identifying_texts(task.test)
     return values, per_example
 
 
-def _classify(task, vectors, seed):
+def _classify(task, sides, seed):
     """Returns (predicted classes, None) of a probe."""
     train, test = (
         first_ND if second_ND is None else probes.pair_features(first_ND, second_ND)
-        for first_ND, second_ND in vectors.sides
+        for first_ND, second_ND in sides
     )
     probe = probes.linear_probe(train, task.train.target, test, task.test.target, seed)
     return np.array(probe['predicted']), None
@@ -89,14 +89,12 @@ def _second_class(task):
     return str(names[1]) if len(names) == 2 else ''
 
 
-def _regress(task, vectors):
+def _regress(task, sides):
     """Returns (predicted scores, cosines) of pairs."""
-    width = vectors.train_ND.shape[1]
-    train_ND, test_ND = (
-        probes.pair_features(*pair)[:, 2 * width :] for pair in vectors.sides
-    )
+    width = sides[0][0].shape[1]
+    train_ND, test_ND = (probes.pair_features(*pair)[:, 2 * width :] for pair in sides)
     predicted_N = probes.ridge(train_ND, task.train.target).predict(test_ND)
-    return predicted_N, probes.pair_cosine(*vectors.sides[1])
+    return predicted_N, probes.pair_cosine(*sides[1])
 
 
 def _similarity(task, predicted_N, similarity_N):
@@ -118,30 +116,30 @@ def _similarity(task, predicted_N, similarity_N):
     return values, {'cosine_spearman': influence_N}
 
 
-def _word_recovery(task, vectors, seed):
+def _word_recovery(task, sides, seed):
     """(Interval, AUC of each text); None if the texts share too few content words."""
+    (train_ND, _), (test_ND, _) = sides
     train, test = task.train.first, task.test.first
     try:
-        return lexical.word_recovery(
-            vectors.train_ND, train, vectors.test_ND, test, seed=seed
-        )
+        return lexical.word_recovery(train_ND, train, test_ND, test, seed=seed)
     except ValueError as error:
         if 'content word' in str(error):
             return None
         raise
 
 
-def _paper_gap(vectors, token_labels, semantic, seed):
+def _paper_gap(sides, token_labels, semantic, seed):
     """Accuracy of the paper's token probe, and its gap to the semantic probe: the balance
     of arXiv 2606.05173."""
+    (train_ND, _), (test_ND, _) = sides
     (train_labels, train_valid), (test_labels, test_valid) = token_labels
     known = np.isin(test_labels, train_labels[train_valid]) & test_valid
     if len(np.unique(train_labels[train_valid])) < 2 or not known.any():
         return {}
     probe = probes.linear_probe(
-        vectors.train_ND[train_valid],
+        train_ND[train_valid],
         train_labels[train_valid],
-        vectors.test_ND[known],
+        test_ND[known],
         test_labels[known],
         seed,
     )

@@ -27,28 +27,14 @@ class Result(NamedTuple):
     pooling: str
 
 
-class Vectors(NamedTuple):
-    """Vectors of a task's texts; `*_second_ND` are None for single texts."""
-
-    train_ND: np.ndarray
-    test_ND: np.ndarray
-    train_second_ND: np.ndarray | None = None
-    test_second_ND: np.ndarray | None = None
-
-    @property
-    def sides(self):
-        """((first, second) of the training split, (first, second) of the test split)."""
-        train = self.train_ND, self.train_second_ND
-        return train, (self.test_ND, self.test_second_ND)
-
-
 def split(rows_ND, task):
-    """Vectors from rows in the order of task.train.texts(), then task.test.texts()."""
-    train_ND, test_ND = np.split(rows_ND, [len(task.train.texts())])
+    """((first, second) of the training split, (first, second) of the test split), of rows
+    in the order of task.train.texts(), then task.test.texts(); second is None for single
+    texts."""
+    sides = np.split(rows_ND, [len(task.train.texts())])
     if task.train.second is None:
-        return Vectors(train_ND, test_ND)
-    train, test = np.split(train_ND, 2), np.split(test_ND, 2)
-    return Vectors(train[0], test[0], train[1], test[1])
+        return [(side_ND, None) for side_ND in sides]
+    return [np.split(side_ND, 2) for side_ND in sides]
 
 
 class UniqueTexts(NamedTuple):

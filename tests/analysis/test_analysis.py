@@ -348,7 +348,7 @@ def test_probes_of_pairs(kind):
     task = tasks.Task('t', kind, metric, *sides, positive=positive)
     rows_ND = np.concatenate([*vectors[0], *vectors[1]])
     found = measured.split(rows_ND, task)
-    np.testing.assert_array_equal(found.test_second_ND, vectors[1][1])
+    np.testing.assert_array_equal(found[1][1], vectors[1][1])
     values, per_example = probes.evaluate(task, found)
     unique = measured.unique_texts(task)
     geometry, _ = measured.geometry_values(

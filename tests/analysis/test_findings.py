@@ -277,12 +277,12 @@ def test_single_class_test_set_has_no_balance():
     rng, words = np.random.default_rng(0), [f'word{n}' for n in range(100)]
     texts = [' '.join(rng.choice(words, 4)) for _ in range(240)]
     train = tasks.Examples(texts[:210], None, np.array(list('aab') * 70))
-    vectors = measured.Vectors(rng.normal(size=(210, 3)), rng.normal(size=(30, 3)))
+    sides = [(rng.normal(size=(count, 3)), None) for count in (210, 30)]
     found = []
     for labels in ('a' * 30, 'ab' * 15):
         test = tasks.Examples(texts[210:], None, np.array(list(labels)))
         task = tasks.Task('t', 'labels', 'accuracy', train, test)
-        found.append(probes.evaluate(task, vectors))
+        found.append(probes.evaluate(task, sides))
     assert 'balance' not in found[0][0] and 'balance' in found[1][0]
     (values, per_example) = found[0]
     assert per_example['word_recovery_auc'].mean() == values['word_recovery_auc'].value
