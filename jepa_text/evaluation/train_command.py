@@ -4,12 +4,13 @@ import shlex
 
 import jax
 
+from jepa_text.evaluation import during_training
 from jepa_text.training import train
 
 
 def trained(config, workdir, **keywords):
     """Trains with all evaluations; arguments and result are those of `train`."""
-    return train.train(config, workdir, (_probes,), **keywords)
+    return train.train(config, workdir, during_training.EVALUATIONS, **keywords)
 
 
 def run(config, workdir, **keywords):
@@ -23,11 +24,3 @@ def run(config, workdir, **keywords):
             f'  jepa-text analyze --model={run}\n'
             f'  jepa-text export --workdir={run} --to={run}-exported'
         )
-
-
-def _probes(recipe, section):
-    if not section.tasks:
-        return None
-    from jepa_text.evaluation import during_training
-
-    return during_training.make(recipe, section)
