@@ -29,7 +29,6 @@ PAPER_METRICS = {
     'cloze': 'accuracy',
 }
 PAPER_RATES = (1e-5, 1e-4)  # range of the paper's Figure 5
-NO_VERDICT, NO_DIFFERENCE = 'no verdict', 'no difference shown'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -114,11 +113,11 @@ def compare(chosen):
     results = statistics.corrected([paired for *_, paired in pairs])
     compared = []
     for (first, second, _), (result, p) in zip(pairs, results):
-        verdict = NO_VERDICT
+        verdict = 'no verdict'
         if result.test:
             better = first if result.difference > 0 else second
             is_clear = p <= 1 - statistics.LEVEL
-            verdict = f'{better.model} is better' if is_clear else NO_DIFFERENCE
+            verdict = f'{better.model} is better' if is_clear else 'no difference shown'
         names = first.task, first.model, second.model
         compared.append(Comparison(*names, result, p, verdict))
     return compared
