@@ -125,6 +125,8 @@ def at(start, text='Oslo'):
         ('answers', [3], 'not contain the answer 3'),
         ('answers', 0, 'not contain the answer 0'),
         ('contexts', 'c', "no field 'context'. Did you mean 'contexts'"),
+        ('paragraphs', 3, "row 1: 'paragraphs' is not as in SQuAD, .*: 'int' object"),
+        ('paragraphs', [{'qas': 'x'}], "'paragraphs' is not as in SQuAD"),
         ('answers', [''], None),
         ('answers', {'text': [], 'answer_start': None}, None),
     ],

@@ -26,7 +26,6 @@ LABEL, SCORE = ('label', 'target', 'is_duplicate'), ('score',)
 FIELDS = (
     ('tags', (tags.WORDS, tags.TAGS), ()),
     ('spans', (('question',), ('context',), ('answers',)), ()),
-    ('spans', (('paragraphs',),), ()),
     ('query_pairs', (('query',), ('document',)), ()),
     *(
         ('labeled', (*pair, (*SCORE, *LABEL)), ('text', 'second', 'label'))
@@ -34,6 +33,7 @@ FIELDS = (
     ),
     ('cloze', (('text',), ('answer',)), ()),
     ('labeled', (TEXT, (*LABEL, *SCORE)), ('text', 'label')),
+    ('spans', (('paragraphs',),), ()),
 )
 
 

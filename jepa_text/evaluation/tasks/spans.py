@@ -103,13 +103,24 @@ def _read(file, fields):
         where = f'{file}, row {number}'
         if 'paragraphs' not in row:
             questions.append(_question(row, fields, where))
-        for n, paragraph in enumerate(row.get('paragraphs') or (), 1):
-            for number, entry in enumerate(paragraph.get('qas') or (), 1):
-                at = f'{where}, paragraph {n}, question {number}'
-                answers = [] if entry.get('is_impossible') else entry.get('answers')
-                context, answers = paragraph.get('context'), _answers(answers, at)
-                questions.append(_Question(at, entry.get('question'), context, answers))
+            continue
+        try:
+            questions += _of_article(row['paragraphs'] or (), where)
+        except (AttributeError, TypeError) as error:
+            raise ValueError(
+                f"{where}: 'paragraphs' is not as in SQuAD, a list of objects with "
+                f'context and qas: {error}. Rename it if it is another field.'
+            ) from error
     return questions
+
+
+def _of_article(paragraphs, where):
+    for n, paragraph in enumerate(paragraphs, 1):
+        for number, entry in enumerate(paragraph.get('qas') or (), 1):
+            at = f'{where}, paragraph {n}, question {number}'
+            answers = [] if entry.get('is_impossible') else entry.get('answers')
+            context, answers = paragraph.get('context'), _answers(answers, at)
+            yield _Question(at, entry.get('question'), context, answers)
 
 
 def _question(row, fields, where):
