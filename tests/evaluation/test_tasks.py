@@ -49,8 +49,8 @@ def test_glue_files_are_read(name, tmp_path):
     for split in ('train', test, 'test'):
         file = tmp_path / 'data' / f'{split}-00000-of-00001.parquet'
         parquet.write_table(pyarrow.table(columns), file)
-    task = build(name, path=str(tmp_path), title='other')
-    assert task.name == 'other' and build(name, path=str(tmp_path)).name == name
+    task = build(name, path=str(tmp_path), title=2024)
+    assert task.name == '2024' and build(name, path=str(tmp_path)).name == name
     assert len(task.train) == len(task.test) == (8 if name == 'mnli' else 10)
     assert task.test.first[:2] == TEXTS[:2] and task.test.target[0] == first
     assert task.validation is None and (task.test.second is None) == (not template)
@@ -82,7 +82,7 @@ OWN = [
     ('labels', {'premise': 'a', 'hypothesis': 'b', 'label': 1}),
     ('labels', {'question1': 'a', 'question2': 'b', 'is_duplicate': 1}),
     ('labels', {'question': 'a', 'sentence': 'b', 'label': 1}),
-    ('labels', {'text': 'a', 'text_pair': 'b', 'label': 1}),
+    ('labels', {'text': 'a', 'text_pair': 'b', 'label': 1, 'paragraphs': 3}),
     ('scores', {'text': 'a', 'score': 1.5}),
     ('scores', {'sentence1': 'a', 'sentence2': 'b', 'score': 1.5}),
     ('tags', {'words': ['a'], 'ner': ['O']}),
@@ -348,6 +348,7 @@ def test_unknown_tasks_and_sets_raise():
         (dict(name='sentences', made='word_ordr'), "Did you mean 'word_order'"),
         (dict(name='sentences', made='word_order', max_texts=0), 'max_texts=0 must be'),
         (dict(name='labeled', path='x', seed=-1), 'labeled: seed=-1 must be an integer'),
+        (dict(name='own', path='x', zero_shot=True), "own does not take 'zero_shot'"),
     ):
         with pytest.raises(ValueError, match=words):
             build(**section)

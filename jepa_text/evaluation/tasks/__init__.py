@@ -64,12 +64,11 @@ def build(section, zero_shot=False):
         raise ValueError(f'{FOLDER} has no {name!r}.{resolve.nearest(name, _names())}')
     if 'seed' in section:
         ranges.number(f'{name}: seed', section['seed'], whole=True, minimum=0)
-    if zero_shot and section.get('name') in ZERO_SHOT:
-        section = {**section, 'zero_shot': True}
-    built = resolve.build(FOLDER, section)
+    given = {'zero_shot': zero_shot} if section.get('name') in ZERO_SHOT else {}
+    built = resolve.build(FOLDER, section, **given)
     if not isinstance(built, task.Task | retrieval.Retrieval):
         kind = type(built).__name__
         resolve.reject_user_code(
             section['name'], f'make returned {kind}, no Task or Retrieval.'
         )
-    return dataclasses.replace(built, name=title) if title else built
+    return dataclasses.replace(built, name=str(title)) if title else built
