@@ -149,28 +149,30 @@ class Examination(Measurement):
         """Returns (outcome without time and versions, test values and predictions)."""
         outcome = {'losses': [float(losses_T[0]), float(losses_T[-1])]}
         is_finite = (jnp.isfinite(x).all() for x in (losses_T, *jax.tree.leaves(params)))
-        if not all(is_finite):
+        splits = ('validation', 'test') if all(is_finite) else ()
+        found = [self.measured(split, params) for split in splits]
+        if not found or None in found:
             empty = {'status': 'not finite', 'validation': None, 'test': None}
             return outcome | empty, ({}, None)
-        said = set()
-        for split in ('validation', 'test'):
-            measured, predictions, answers = self.measured(split, params)
-            outcome[split] = measured.by_mode
-            said |= answers
+        (validation, _, said), (test, predictions, others) = found
+        outcome |= {'validation': validation.by_mode, 'test': test.by_mode}
         # With few examples, all answers of one split may be the same by chance.
-        is_constant = len(said) == 1 < len(self._targets())
+        is_constant = len(said | others) == 1 < len(self._targets())
         outcome['status'] = 'collapsed' if is_constant else 'done'
-        return outcome, (measured.per_instance, predictions)
+        return outcome, (test.per_instance, predictions)
 
     def _targets(self):
         parts = self.task.validation, self.task.test
         return {_hashable(target) for part in parts for target in part.target}
 
     def measured(self, split, params):
-        """Returns (Measured, predictions, the set of different predictions)."""
+        """Returns (Measured, predictions, the set of different predictions); None if the
+        outputs are not finite, as of large parameters."""
         examples, rows = self.parts[split]
         run = prediction.program(self.grid.network, self.kind)
         outputs = prediction.outputs(self.model, self.kind, rows, params, run)
+        if not all(np.isfinite(output).all() for output in outputs):
+            return None
         answers = self.kind.answers(outputs, rows, examples)
         predictions = list(map(_prediction, answers))
         tokens = [answer.get('tokens') for answer in answers]

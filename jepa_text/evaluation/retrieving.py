@@ -26,7 +26,8 @@ class Examination(finetune.Examination):
         return rows, list(sizes)
 
     def measured(self, split, params):
-        """Returns (Measured, the run {query: {document: score}}, set())."""
+        """Returns (Measured, the run {query: {document: score}}, set()); None if a vector
+        is not finite."""
         # Validation is measured first; its run also covers the test queries, so that the
         # corpus is encoded only once.
         if split == 'validation':
@@ -39,6 +40,8 @@ class Examination(finetune.Examination):
                 length=self.max_length,
             )
             self._run = search.rank(model, self.task)
+        if self._run is None:
+            return None
         qrels = self.task.qrels if split == 'test' else self.task.validation_qrels
         run = {query: self._run[query] for query in qrels}
         return ranking.measure(qrels, run), run, set()

@@ -59,6 +59,17 @@ def test_training_improves_both_definitions_of_ndcg():
     assert all(len(ranked) == 40 for ranked in one.predictions.values())
 
 
+@pytest.mark.slow
+def test_answers_that_are_not_finite_are_recorded():
+    """Of finite parameters that are too large."""
+    for one in (task(), examined.labeled()):
+        given = settings.Finetuning(steps=1)
+        made = examiner.examination_of(examined.model(), one, given)
+        ((_, found),) = made.run([grid.Member(1e15, 0)])
+        assert np.isfinite(found.outcome['losses']).all()
+        assert found.outcome['status'] == 'not finite' and found.outcome['test'] is None
+
+
 def test_a_set_without_pairs_or_validation_queries_raises():
     given = settings.Finetuning()
     for lacking, word in (
