@@ -296,7 +296,6 @@ NAN, INF = np.nan, np.inf
 @pytest.mark.parametrize(
     'kind, arguments, message',
     [
-        ('labels', (['0'], ['0'], '00'), r"\['0', '0'\] must be unique"),
         ('scores', ([1.0, 2.0, 3.0], [1.0, NAN, INF]), '2 of 3 .* is nan at instance 1'),
         ('scores', ([1.0, NAN, 3.0], [1.0, 1.0, 1.0]), 'gold scores: 1 of 3 values are'),
         ('retrieval', ({'q': {'a': 0.5}}, {}), "relevance of 'a' is 0.5, but must be"),

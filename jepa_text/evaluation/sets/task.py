@@ -146,7 +146,10 @@ def classes(task):
 
 
 def check_classes(task):
-    """Raises ValueError if all training examples, or words, have one class or tag."""
+    """Raises ValueError if all training examples, or words, have one class or tag, and
+    for a class that is given twice."""
+    if len(set(map(str, task.classes))) < len(task.classes):
+        raise ValueError(f'{task.name}: labels={list(task.classes)} must be unique.')
     target = task.train.target
     target = itertools.chain(*target) if task.kind == 'tags' else target
     if len(known := set(map(str, target))) < 2:
