@@ -173,9 +173,6 @@ def examine(config, folder, stamps, groups):
             f'of the process that began this evaluation ({min(other)}): give all '
             'processes the same, or run the command again if the files have changed.'
         )
-    # A task that is repeated after a killed process has written some of them.
-    done = _done(folder)
-    groups = [one for one in groups if not one.keys <= done]
     return _examined(config, tasks, folder, groups, stamps)
 
 
@@ -183,8 +180,9 @@ def _examined(config, tasks, folder, groups, stamps):
     """Returns {item: error message} of the groups that failed; the members of the others
     are written, and of these those before the error."""
     exam, failed = examiner.Examiner(config, tasks, stamps), {}
-    known = _done(folder)
-    results = folder / result_files.FOLDER
+    known, results = _done(folder), folder / result_files.FOLDER
+    # A task that is repeated after a killed process has written some of them.
+    groups = [one for one in groups if not one.keys <= known]
     costs = [(1, _cost(config, tasks[group.task], group)) for group in groups]
     with progress.Progress('evaluate', len(groups), 0, costs) as bar:
         for done, group in enumerate(groups, 1):
@@ -194,8 +192,10 @@ def _examined(config, tasks, folder, groups, stamps):
                     result_files.write(results, described, outcome, *side)
                     bar.log(examiner.said(described, outcome))
             except Exception as error:  # the other groups are still wanted
-                traceback.print_exception(error)
-                failed[group.item] = f'{type(error).__name__}: {error}'
+                told = f'{type(error).__name__}: {error}'
+                if told not in failed.values():
+                    traceback.print_exception(error)
+                failed[group.item] = told
             bar.update(done)
     return failed
 

@@ -125,8 +125,13 @@ class Examiner:
             self._key = name, None
         if self._key != (name, group.task):
             task, settings = self.tasks[group.task], self.config.finetuning
-            self._examination = examination_of(self._model, task, settings)
             self._key = name, group.task
+            try:
+                self._examination = examination_of(self._model, task, settings)
+            except ValueError as error:  # and so for all groups of this model and task
+                self._examination = error
+        if isinstance(self._examination, ValueError):
+            raise self._examination
         return self._examination
 
 

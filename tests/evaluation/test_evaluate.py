@@ -239,28 +239,36 @@ def test_a_model_missing_on_the_hub_raises_before_training(place, monkeypatch):
 def test_tasks_that_cannot_be_learned_raise_before_training(place):
     rows = [{'text': f'text {i}', 'label': 'same'} for i in range(40)]
     path = examined.jsonl(place / 'same.jsonl', rows)
-    both = [*config(place)['tasks'], dict(name='own', path=path)]
-    with pytest.raises(ValueError, match="training examples have the class 'same'"):
-        evaluate.evaluate(config(place, tasks=both), place / 'same')
+    for labels, words in (
+        ((), "training examples have the class 'same'"),
+        (('same', 'b', 'same'), r"same: labels=\['same', 'b', 'same'\] must be unique"),
+    ):
+        bad = dict(name='labeled', path=path, labels=labels)
+        both = [*config(place)['tasks'], bad]
+        with pytest.raises(ValueError, match=words):
+            evaluate.evaluate(config(place, tasks=both), place / 'same')
     assert not (place / 'same' / 'results').exists()
 
 
 @pytest.mark.slow
-def test_failed_members_are_reported_and_others_are_written(place, monkeypatch):
+def test_failed_members_are_reported_and_others_are_written(place, monkeypatch, capsys):
     both = [*config(place)['tasks'], config(place)['tasks'][0] | {'title': 'odd'}]
-    given = config(place, tasks=both, learning_rates=(1e-3,), seeds=1)
-    made = examiner.examination_of
+    given = config(place, tasks=both, learning_rates=(1e-3,))
+    made, asked = examiner.examination_of, []
 
     def fails(model, task, settings):
+        asked.append(task.name)
         if task.name == 'odd':
-            raise OSError('the disk went away')
+            raise ValueError('the disk went away')
         return made(model, task, settings)
 
     monkeypatch.setattr(examiner, 'examination_of', fails)
-    with pytest.raises(RuntimeError, match='1 of 2 groups .* the disk went away'):
+    with pytest.raises(RuntimeError, match='2 of 4 groups .* the disk went away'):
         evaluate.evaluate(given, place / 'fails')
+    # It is read and told once, not for each seed.
+    assert asked == ['sea', 'odd'] and capsys.readouterr().err.count('Traceback') == 1
     text = (place / 'fails' / 'evaluation.html').read_text()
-    assert '1 group of members failed' in text and 'the disk went away' in text
+    assert '2 groups of members failed' in text and 'the disk went away' in text
     assert 'Traceback' not in text and str(Path(__file__).parents[2]) not in text
     (record,) = json.loads((place / 'fails' / 'summary.json').read_text())
     assert record['task'] == 'sea'
