@@ -22,10 +22,11 @@ def unbiased_cka(first, second):
     >>> round(unbiased_cka(rows_ND, rows_ND[:, ::-1]), 6)
     1.0
     """
-    first, second = _paired(first, second)
-    if len(first) < 4:
+    first, second = cloud.as_cloud(first), cloud.as_cloud(second)
+    if len(first) != len(second) or len(first) < 4:
         raise ValueError(
-            f'Unbiased CKA needs at least 4 texts, but there are {len(first)}.'
+            'Unbiased CKA compares two representations of the same texts, at least four, '
+            f'but the shapes are {first.rows_ND.shape} and {second.rows_ND.shape}.'
         )
     return _ratio(_hsic(first, second), _hsic(first, first), _hsic(second, second))
 
@@ -41,16 +42,6 @@ def similarity_map(firsts, seconds):
     firsts = [cloud.as_cloud(rows) for rows in firsts]
     seconds = [cloud.as_cloud(rows) for rows in seconds]
     return np.array([[unbiased_cka(one, two) for two in seconds] for one in firsts])
-
-
-def _paired(first, second):
-    first, second = cloud.as_cloud(first), cloud.as_cloud(second)
-    if len(first) != len(second) or len(first) < 2:
-        raise ValueError(
-            'Similarity compares two representations of the same texts, at least two, '
-            f'but the shapes are {first.rows_ND.shape} and {second.rows_ND.shape}.'
-        )
-    return first, second
 
 
 def _ratio(cross, one, two):
