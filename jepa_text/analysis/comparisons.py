@@ -111,11 +111,6 @@ def same_count(one, other):
     return not one['form'] or one['count'] == other['count']
 
 
-def is_significant(test):
-    """Whether there is a verdict that shows a difference."""
-    return test['p_holm'] <= 1 - statistics.LEVEL
-
-
 def verdict_text(result, p, names):
     """The verdict of a statistics.OverSeeds as text, with its corrected p.
 

@@ -29,7 +29,7 @@ def _verdict(results):
     tested = [test for test in results['tests'] if test['test']]
     if not tested:
         return results['tests'] and f'Between models: {results["tests"][0]["verdict"]}.'
-    others = [one for one in tested if not comparisons.is_significant(one)]
+    others = [one for one in tested if one['p_holm'] > 1 - statistics.LEVEL]
     fields = statistics.OverSeeds._fields
     found = [statistics.OverSeeds(*map(one.get, fields)) for one in others]
     seeds = [power.needed(one, len(tested)) for one in found]
