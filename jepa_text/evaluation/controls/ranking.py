@@ -18,17 +18,16 @@ _BLOCK = 256  # queries per matrix product
 def predictions(task, chosen, model):
     """Returns {control: (run of the validation queries, of the test queries)} of the
     `chosen` controls of a Retrieval; `model` is needed for the bag of embeddings only."""
-    made = {}
+    made, sides = {}, (task.validation_qrels or {}, task.qrels)
     if set(CONTROLS) & set(chosen):
+        queries = {query: task.queries[query] for qrels in sides for query in qrels}
         # One more, as metrics leave out the document of a query's own id.
-        made = runs(task.queries, task.corpus, search.DEPTH + 1)
+        made = runs(queries, task.corpus, search.DEPTH + 1)
     if controls.BAG in chosen:
         encode = functools.partial(controls.bag_of_embeddings, model)
         made[controls.BAG] = search.rank(types.SimpleNamespace(encode=encode), task)
-
-    sides = task.validation_qrels or {}, task.qrels
     return {
-        name: [{query: run.get(query, {}) for query in qrels} for qrels in sides]
+        name: [{query: run[query] for query in qrels} for qrels in sides]
         for name, run in made.items()
     }
 
