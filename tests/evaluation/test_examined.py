@@ -65,7 +65,7 @@ def test_below_five_seeds_there_is_no_verdict(tmp_path):
     assert '|4|–|no verdict|' in text and 'is better|' not in text
     text = text_of(tmp_path, examined(seeds=5))
     assert '|5|< 0.001|mlm is better|' in text
-    assert 'Of 1 differences between models, 1 are significant over seeds.' in text
+    assert 'Differences between models that are significant over seeds: 1 of 1.' in text
     # Controls with one run have no verdicts.
     assert text.count('no verdict|') == 0 and 'trec|mlm|TF-IDF' not in text
 

@@ -122,8 +122,8 @@ def headline(rows, compared):
         )
     others = [pair.result for pair in tested if pair.p > 1 - statistics.LEVEL]
     text = (
-        f'Of {len(tested)} differences between models, {len(tested) - len(others)} are '
-        'significant over seeds.'
+        'Differences between models that are significant over seeds: '
+        f'{len(tested) - len(others)} of {len(tested)}.'
     )
     seeds = [power.needed(result, len(tested)) for result in others]
     told = page.needed(f'The other {len(seeds)}', seeds, power.MAX_SEEDS)
