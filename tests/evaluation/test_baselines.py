@@ -7,7 +7,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn import linear_model, model_selection, pipeline
+from sklearn import linear_model, metrics, model_selection, pipeline
 from sklearn.feature_extraction import text
 
 from jepa_text.analysis import measuring
@@ -173,7 +173,7 @@ def test_the_tf_idf_of_all_commands_is_as_good_as_scikit_learns(monkeypatch):
     theirs = model_selection.GridSearchCV(made, grid, scoring='neg_log_loss', cv=3)
     with measuring.one_blas_thread():
         theirs.fit(train.first, train.target)
-    right_N = theirs.predict(test.first) == test.target
+    theirs_N = theirs.predict(test.first)
 
     made = Task('made', 'labels', 'accuracy', train, test)
     analysis = measuring.Measurements(ANALYSIS, [made], None, mock.MagicMock(step=0))
@@ -187,12 +187,14 @@ def test_the_tf_idf_of_all_commands_is_as_good_as_scikit_learns(monkeypatch):
     numbers_N = np.arange(len(everything))
     folds = [(numbers_N[:count], numbers_N[count:])]
     probe = representation.Probe('p', everything, labels_N, numbers_N, folds, 0)
-    of_study = representation.controls_of(probe)[controls.TF_IDF]['accuracy']
+    of_study = representation.controls_of(probe)[controls.TF_IDF]['balanced']
     # Paired tests need a value for each example.
     assert set(of_analysis['probe_accuracy']) <= {0.0, 1.0}
-    assert of_analysis['probe_accuracy'].shape == right_N.shape
+    assert of_analysis['probe_accuracy'].shape == theirs_N.shape
+    given = test.target, theirs_N
     shares = of_analysis['probe_accuracy'].mean(), of_study
-    assert shares == pytest.approx([right_N.mean()] * 2, abs=0.005)
+    expected = [metrics.accuracy_score(*given), metrics.balanced_accuracy_score(*given)]
+    assert shares == pytest.approx(expected, abs=0.005)
 
 
 def test_the_tf_idf_of_scored_pairs_in_an_analysis_reads_all_words(monkeypatch, rng):

@@ -254,8 +254,7 @@ def broken(monkeypatch):
     @contextlib.contextmanager
     def during(error):
         with monkeypatch.context() as patch:
-            temporary = ocp.path.atomicity.AtomicRenameTemporaryPath
-            patch.setattr(temporary, 'finalize', _raise(error))
+            patch.setattr(ocp.path.atomicity.async_path, 'rename', _raise(error))
             yield
 
     return during
