@@ -101,6 +101,16 @@ def fresh_programs(request):
         cache.extend(programs)
 
 
+@pytest.fixture(scope='module', autouse=True)
+def few_maps():
+    """Compiled programs take memory maps, of which Linux gives a process 65,530: one that
+    ran all slow tests was aborted."""
+    yield
+    maps = Path('/proc/self/maps')
+    if maps.exists() and maps.read_bytes().count(b'\n') > 30_000:
+        jax.clear_caches()
+
+
 @pytest.fixture
 def bucket(monkeypatch):
     """The address of a bucket on a server of gs:// in a process of its own."""
