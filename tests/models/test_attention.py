@@ -638,3 +638,16 @@ def test_a_request_has_the_number_of_devices_without_a_mesh():
         jax.jit(jax.shard_map(inside, in_specs=(heads, heads), out_specs=heads))(q, k)
     assert (seen[0].rows, seen[0].tensor, seen[0].devices) == (1, 1, 1)
     assert (seen[0].batch, seen[0].heads, seen[0].kv_heads) == (2, 2, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', BACKENDS)
+def test_documents_do_not_attend_to_each_other(name, emulated):
+    inputs = draw(32, heads=1, kv_heads=1)
+    changed = [np.where(SEGMENTS[..., None, None] == 2, 7 * x + 1, x) for x in inputs]
+    step = program(BACKENDS[name], causal=False, window=None)
+    with promotion(name):
+        before, after = step(inputs), step(changed)
+    for one, other in zip(before, after, strict=True):
+        assert_array_equal(one[SEGMENTS != 2], other[SEGMENTS != 2])
+        assert (one[SEGMENTS == 2] != other[SEGMENTS == 2]).any()
