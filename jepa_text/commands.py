@@ -58,22 +58,6 @@ TEXT = (
 ENGINE = {'engine': 'engine.name', 'jobs': 'engine.jobs'}
 DRY_RUN = {'dry-run': 'print what would be trained, and exit'}
 COMMANDS = {
-    'tokenizer': Command(
-        'train a tokenizer on a corpus, or adapt an existing one',
-        'jepa_text.training.tokenizer:run',
-        'jepa_text.training.tokenizer',
-        'tokenizer:vocab_size=2048 --workdir=runs/tokenizer-2048',
-    ),
-    'prepare': Command(
-        'tokenize a corpus and pack it into rows; `train` does so by itself',
-        'jepa_text.training.prepare:run',
-        TRAIN,
-        'toy:mlm --workdir=runs/rows-64',
-        {'tokenizer': 'prepare.tokenizer'}
-        | {flag: f'prepare.{key}' for flag, key in ENGINE.items()},
-        {'verify': 'verify the checksums of the rows in the workdir, and exit'},
-        has_text=True,
-    ),
     'train': Command(
         'pretrain a model, or resume from the newest valid checkpoint',
         'jepa_text.evaluation.train_command:run',
@@ -81,23 +65,6 @@ COMMANDS = {
         'toy:clm_mlm --workdir=runs/clm_mlm',
         STEPS | {'seed': 'seed'},
         has_text=True,
-    ),
-    'study': Command(
-        'train several runs on the same rows and compare them in a report',
-        f'{STUDY}:study',
-        STUDY,
-        'quickstart --workdir=runs/quickstart',
-        STEPS | ENGINE,
-        DRY_RUN,
-        has_text=True,
-    ),
-    'analyze': Command(
-        'analyze the representations of models layer by layer, beside controls',
-        'jepa_text.analysis.analyze:analyze',
-        'jepa_text.analysis.analyze',
-        '--model=runs/clm_mlm --workdir=runs/clm_mlm-analysis',
-        ENGINE,
-        arguments=EXAMINED,
     ),
     'evaluate': Command(
         'fine-tune models on tasks, for all rates and seeds, and compare them',
@@ -116,19 +83,13 @@ COMMANDS = {
         FINETUNING,
         arguments={'model': ('model', MODEL), 'task': ('task', TASK)},
     ),
-    'plan': Command(
-        'estimate the memory, time and price of a run; needs no accelerator',
-        'jepa_text.planning.plan:plan',
-        TRAIN,
-        'pretrain:jepa_mlm,size=610m --hardware=h100:64',
-        {key: f'plan.{key}' for key in ('hardware', 'mfu', 'compile')}
-        | {'price': 'plan.dollars_per_chip_hour'},
-    ),
-    'benchmark': Command(
-        'time training steps against each other',
-        'jepa_text.planning.benchmark:benchmark',
-        'jepa_text.planning.benchmark',
-        'benchmark:objectives --workdir=runs/speed',
+    'analyze': Command(
+        'analyze the representations of models layer by layer, beside controls',
+        'jepa_text.analysis.analyze:analyze',
+        'jepa_text.analysis.analyze',
+        '--model=runs/clm_mlm --workdir=runs/clm_mlm-analysis',
+        ENGINE,
+        arguments=EXAMINED,
     ),
     'export': Command(
         'export a model as a folder of transformers',
@@ -142,6 +103,45 @@ COMMANDS = {
             'license': 'license for the model card',
             'dtype': 'float16 halves the file; default: float32',
         },
+    ),
+    'study': Command(
+        'train several runs on the same rows and compare them in a report',
+        f'{STUDY}:study',
+        STUDY,
+        'quickstart --workdir=runs/quickstart',
+        STEPS | ENGINE,
+        DRY_RUN,
+        has_text=True,
+    ),
+    'plan': Command(
+        'estimate the memory, time and price of a run; needs no accelerator',
+        'jepa_text.planning.plan:plan',
+        TRAIN,
+        'pretrain:jepa_mlm,size=610m --hardware=h100:64',
+        {key: f'plan.{key}' for key in ('hardware', 'mfu', 'compile')}
+        | {'price': 'plan.dollars_per_chip_hour'},
+    ),
+    'prepare': Command(
+        'tokenize a corpus and pack it into rows; `train` does so by itself',
+        'jepa_text.training.prepare:run',
+        TRAIN,
+        'toy:mlm --workdir=runs/rows-64',
+        {'tokenizer': 'prepare.tokenizer'}
+        | {flag: f'prepare.{key}' for flag, key in ENGINE.items()},
+        {'verify': 'verify the checksums of the rows in the workdir, and exit'},
+        has_text=True,
+    ),
+    'tokenizer': Command(
+        'train a tokenizer on a corpus, or adapt one; `train --text` makes its own',
+        'jepa_text.training.tokenizer:run',
+        'jepa_text.training.tokenizer',
+        'tokenizer:vocab_size=2048 --workdir=runs/tokenizer-2048',
+    ),
+    'benchmark': Command(
+        'time training steps against each other',
+        'jepa_text.planning.benchmark:benchmark',
+        'jepa_text.planning.benchmark',
+        'benchmark:objectives --workdir=runs/speed',
     ),
 }
 # {key of a config: the commands that it is for}; the first key that a config has decides.
@@ -208,6 +208,7 @@ Commands:
 `jepa-text COMMAND --help` lists the flags of a command, and the keys of its config with
 their defaults. `jepa-text help mlm` documents the keys of an objective, model, optimizer,
 schedule, source or task; `jepa-text help objective` lists the objectives.
+`jepa-text --version` prints the version.
 
 Exit codes:
 
@@ -258,7 +259,7 @@ def usage(arguments):
     if name is None and words:
         return starts() if words[0] == 'init' else _part(words[0])
     if name is None:
-        summaries = {name: c.summary for name, c in COMMANDS.items()} | {'init': INIT}
+        summaries = {'init': INIT} | {name: c.summary for name, c in COMMANDS.items()}
         examples = [f'  jepa-text {name} {c.example}' for name, c in COMMANDS.items()]
         lines = display.two_columns(summaries.items(), width=10)
         return USAGE.format(commands='\n'.join(lines), examples='\n'.join(examples))
@@ -273,6 +274,8 @@ def usage(arguments):
     flags |= {flag: text for flag, (_, text) in command.arguments.items()}
     flags |= command.switches | SHARED_FLAGS
     flags |= {'distributed': DISTRIBUTED} if name == 'train' else {}
+    if name == 'plan':  # which writes nothing
+        del flags['workdir']
     if not has_config:
         flags['workdir'] = MODEL
         del flags['print-config']

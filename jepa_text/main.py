@@ -12,10 +12,12 @@ import importlib
 import logging
 import os
 import re
+import shutil
 import sys
 import traceback
 import warnings
 import zlib
+from importlib import metadata
 from pathlib import Path
 
 from jepa_text import commands
@@ -29,7 +31,7 @@ from jepa_text.settings import config_file, display, resolve, schema
 WITH_TRAINING_LOOP = ('train', 'study')
 # Commands that need no device.
 WITHOUT_DEVICE = ('prepare', 'tokenizer')
-HELP = ('-h', '--help', '-help', 'help')
+HELP, VERSION = ('-h', '--help', '-help', 'help'), '--version'
 # Flags of all commands that only change what is printed.
 PRINT_CONFIG, TRACEBACK, VERBOSE = '--print-config', '--traceback', '--verbose'
 AS_SETTINGS = 'Config keys are set as --config.KEY=VALUE.'
@@ -82,8 +84,10 @@ def main(argv):
     if VERBOSE in argv:
         logging.getLogger('jepa_text').setLevel(logging.INFO)
     try:
-        if any(word in HELP for word in argv[1:]):
-            print(commands.usage(argv[1:]))
+        if len(argv) == 1 or any(word in HELP for word in argv[1:]):
+            return _help(argv[1:])
+        if argv[1:] == [VERSION]:
+            print(f'jepa_text {metadata.version("jepa_text")}')
             return exits.DONE
         if argv[1:2] == ['init']:
             return _init(argv)
@@ -112,6 +116,15 @@ def main(argv):
             state += ' At an address, delete the files of an unfinished upload first.'
         return _fail(f'interrupted; {state}', exits.FAILED)
     return exits.DONE
+
+
+def _help(words):
+    """Prints the help on the words of a command line; without words, as an error."""
+    text, out = commands.usage(words), sys.stdout if words else sys.stderr
+    if out.isatty():
+        text = display.fit(text, shutil.get_terminal_size().columns)
+    print(text, file=out)
+    return exits.DONE if words else exits.USAGE
 
 
 def _start(call):
@@ -193,6 +206,11 @@ def read(argv):
     given = {flag: flags[flag] for flag in command.keys if flags[flag] is not None}
     file, config = {}, given
     if command.config_module is not None:
+        if not place:
+            raise ValueError(
+                f'The config is missing, as in `jepa-text {name} {command.example}`. '
+                '`jepa-text init --help` lists the shipped ones.'
+            )
         file = config_file.read(place)
         root = commands.root_of(name, file)
         _check_once(command, settings, flags)

@@ -54,7 +54,8 @@ def test_help_of_a_command_lists_its_own_flags(command, capsys):
     assert about.summary.lower() in text.lower()
     assert f'jepa-text {command} {about.example}' in text
     flags = {*about.keys, *about.switches}
-    assert all(f'--{flag}' in text for flag in (*flags, 'workdir', 'traceback'))
+    assert all(f'--{flag}' in text for flag in (*flags, 'traceback'))
+    assert ('--workdir ' in text) == (command != 'plan')  # which writes nothing
     if command in config_file.shipped():
         word = 'WORD' if command == 'benchmark' else 'KEY=VALUE,...'
         assert f'{command}:{word}\n' in text and '\nKeys:\n' in text
@@ -67,6 +68,22 @@ def test_help_of_a_command_lists_its_own_flags(command, capsys):
     for key, default, doc in display.fields(commands.root_of(command, {})):
         assert f'  {key} = {default}' in text if default else f'  {key}  ' in text
         assert doc in text and len(doc) > 3, f'{key}: {doc}'
+
+
+def test_help_fits_a_terminal(monkeypatch, capsys):
+    monkeypatch.setenv('COLUMNS', '72')
+    monkeypatch.setattr('sys.stdout.isatty', lambda: True, raising=False)
+    assert run('train', '--help') == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 72
+    at = next(n for n, line in enumerate(lines) if line.startswith('  --tokenizer '))
+    assert lines[at + 1].startswith(' ' * len('  --tokenizer       ') + '.model file')
+    assert '  seed = 0' + ' ' * 38 + 'seed of all random' in lines
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert run('--version') == 0
+    assert re.fullmatch(r'jepa_text \d+\.\d+\.\d+\n', capsys.readouterr().out)
 
 
 def test_help_lists_available_names():
@@ -348,9 +365,12 @@ def test_print_config_of_other_commands(command, capsys, monkeypatch):
 @pytest.mark.parametrize(
     'arguments, words',
     [
-        ('', 'prepare'),
+        ('', 'jepa-text COMMAND CONFIG'),
         ('trian', "'train'"),
-        ('train --workdir=x', 'The config is missing'),
+        (
+            'train --workdir=x',
+            'The config is missing, as in `jepa-text train toy:clm_mlm',
+        ),
         ('train quikstart --workdir=x', "Did you mean 'quickstart'?"),
         ('train --config=quikstart --workdir=x', "mean 'quickstart'?"),
         ('train README.md --workdir=x', "'README.md' is neither the name"),

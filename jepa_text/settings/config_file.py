@@ -97,8 +97,8 @@ def _function(place):
     name = (place or '').partition(':')[0]
     if not name:
         raise ValueError(
-            'The config is missing: give the name of a shipped one, as in '
-            '--config=quickstart, or a file; `jepa-text init my.py` writes one.'
+            'The config is missing: give the name of a shipped one, such as toy:mlm, or '
+            'a file.'
         )
     path = _path_of(name, place)
     try:
@@ -161,7 +161,7 @@ def _path_of(name, place):
     paths.local('--config', place)
     near = resolve.nearest(Path(name).stem, shipped())
     raise ValueError(
-        f'--config={name!r} is neither the name of a shipped config nor an existing file '
+        f'{name!r} is neither the name of a shipped config nor an existing file '
         f'that ends in .py.{near}'
     )
 

@@ -3,6 +3,8 @@
 import dataclasses
 import math
 import pprint
+import re
+import textwrap
 from pathlib import Path
 
 from jepa_text.files import paths
@@ -64,6 +66,18 @@ def two_columns(pairs, width=44):
             first = ''
         lines.append(f'  {first:<{width}}  {second}'.rstrip())
     return lines
+
+
+def fit(text, columns):
+    """Returns a text whose long lines go on below the last of their columns."""
+    lines = []
+    for line in text.splitlines():
+        indent = re.match(r' *(\S.*?  +)?', line).end() if len(line) > columns else 0
+        wrapped = textwrap.wrap(
+            line, columns, subsequent_indent=' ' * indent, break_long_words=False
+        )
+        lines += wrapped or ['']
+    return '\n'.join(lines)
 
 
 def origin_lines(resolved, origins, defaults_of):
