@@ -2,9 +2,9 @@
 
     jepa-text benchmark benchmark:objectives --workdir=runs/objectives
 
-The preset is a comparison, one of CASES. For other rows, attention backends or
-rematerialization, run it again with --config.rows=16 or --config.model.attention=cudnn,
-or give --config.cases. At a larger size, such as on a GPU:
+The first word is a comparison: of the objectives, or with transformers and PyTorch. For
+other rows, attention backends or rematerialization, run it again with --config.rows=16 or
+--config.model.attention=cudnn, or give --config.cases. At a larger size, as on a GPU:
 
     --config.model.preset=210m --config.model.dtype=bfloat16 --config.vocab_size=128256
     --config.row_length=2048 --config.rows=16

@@ -4,7 +4,7 @@
     jepa-text train pretrain:clm_mlm,size=210m --text=texts/ --workdir=runs/clm_mlm \\
         --tokenizer=tokenizer.json
 
-The presets are those of configs/presets.py. The sizes 210m, 610m and 1b have the
+`jepa-text init --help` describes the presets. The sizes 210m, 610m and 1b have the
 optimizer, schedule, masking and tokens per step of arXiv 2507.00994 (2.36 M, for 42,000
 steps: 99 G tokens), 35m those of arXiv 2606.05173. The rows of the papers differ:
 

@@ -10,7 +10,7 @@ epochs of 7 M words. Without --text the corpus is the bundled one, a tenth of th
 fewer steps. The same command resumes. docs/guides/small.md has the corpus of the model
 that is shipped.
 
-The presets are those of configs/presets.py. `sets` is a folder of evaluation sets, JSON
+`jepa-text init --help` describes the presets. `sets` is a folder of evaluation sets, JSON
 lines, whose texts are removed from the corpus: `small:mlm,sets=runs/small-corpus/sets`.
 The optimizer is that of `muon_420` in configs/speed.py.
 """

@@ -2,7 +2,7 @@
 
     jepa-text train toy:clm_mlm --workdir=runs/clm_mlm
 
-The presets are those of configs/presets.py, at the size of the quickstart. With
+`jepa-text init --help` describes the presets; the size is that of the quickstart. With
 --config.baseline=flops, phases with a latent loss are replaced by MLM with the same
 FLOPs.
 """

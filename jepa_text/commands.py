@@ -332,12 +332,17 @@ def _part(word):
     """Returns the help of a part of a config by its name, as 'mlm', or of a kind of them,
     as 'objective'."""
     parts, shipped = _parts(), config_file.shipped()
+    named = _imported('evaluation.tasks:NAMED')
+    word = next((file for file, sets in named.items() if word in sets), word)
     if word in (*FOLDERS, *TABLES):
         docs = (
             (n, doc.splitlines()[0]) for (k, n), (_, doc) in parts.items() if k == word
         )
         lines = [f'{word}: one of', '', *display.two_columns(docs, 14), '']
         lines += [NOTES[word], ''] if word in NOTES else []
+        if word == 'task':
+            sets = ((file, ', '.join(sets)) for file, sets in named.items())
+            lines += ['Sets by name:', '', *display.two_columns(sets, 14), '']
         return '\n'.join([*lines, '`jepa-text help NAME` has its keys.'])
     found = [
         _documented(f'{kind}: dict({f"name={name!r}, " * (kind != name)}...)', name, *of)

@@ -211,7 +211,10 @@ def read(argv):
                 f'The config is missing, as in `jepa-text {name} {command.example}`. '
                 '`jepa-text init --help` lists the shipped ones.'
             )
-        file = config_file.read(place)
+        try:
+            file = config_file.read(place)
+        except config_file.UnknownConfig as error:
+            raise ValueError(f'{error}{_meant(command, place)}') from error
         root = commands.root_of(name, file)
         _check_once(command, settings, flags)
         settings = [*implied, *settings]
@@ -221,6 +224,15 @@ def read(argv):
         config = config_file.with_settings(root, file, settings)
         schema.read(root, config)
     return Call(name, config, file, workdir, switches, flags.get('distributed'))
+
+
+def _meant(command, word):
+    """Returns the flags that a word which is no config may be for."""
+    if command.config_module is None:
+        return ' A model is --workdir=MODEL.'
+    if command.arguments:
+        return ' A model is --model=MODEL, a task --task=TASK.'
+    return f' A text is --text={word}.' * (command.has_text and os.path.exists(word))
 
 
 def _check_once(command, settings, flags):
@@ -317,16 +329,19 @@ def _flags(command, words):
     try:
         unparsed = values(words)[1:]
     except flags.UnrecognizedFlagError as error:
-        near = resolve.nearest(error.flagname, {*values, *commands.SHARED_FLAGS})
-        remedy = f' {AS_SETTINGS}' if 'config.' in error.flagname else near
-        raise ValueError(f'There is no flag {error.flagname!r}.{remedy}') from error
+        name, known = error.flagname, {*values, *commands.SHARED_FLAGS}
+        remedy = '' if 'config.' in name else resolve.nearest(name, known)
+        if command.config_module and 'Did you mean' not in remedy:
+            remedy += f' {AS_SETTINGS}'
+        raise ValueError(f'There is no flag {name!r}.{remedy}') from error
     except flags.Error as error:
         raise ValueError(str(error).strip().splitlines()[-1].rstrip('.') + '.') from error
     if unparsed:
-        remedy = AS_SETTINGS if command.config_module else 'A model is --workdir=MODEL.'
+        remedy = f' {AS_SETTINGS}' if command.config_module else ''
         if command.config_module and not values['config'].present:
-            remedy = 'A config is the first word after the command.'
-        raise ValueError(f'{unparsed[0]!r} is not a flag. {remedy}')
+            remedy = ' A config is the first word after the command.'
+        remedy += _meant(command, unparsed[0])
+        raise ValueError(f'{unparsed[0]!r} is not a flag.{remedy}')
     given = {name: values[name].value for name in values}
     if twice := [name for name in values if values[name].present > 1]:
         flag, about = twice[0], commands.EXAMINED

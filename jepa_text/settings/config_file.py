@@ -32,6 +32,10 @@ SETTING = re.compile(r'--?config\.([^=]+)=(.*)', re.DOTALL)
 ARGUMENT = re.compile(r'([A-Za-z_]\w*)=(.*)', re.DOTALL)
 
 
+class UnknownConfig(ValueError):
+    """What is given as a config is neither a shipped one nor a file."""
+
+
 def folder():
     """Returns the folder of the shipped config files.
 
@@ -160,7 +164,7 @@ def _path_of(name, place):
         return path
     paths.local('--config', place)
     near = resolve.nearest(Path(name).stem, shipped())
-    raise ValueError(
+    raise UnknownConfig(
         f'{name!r} is neither the name of a shipped config nor an existing file '
         f'that ends in .py.{near}'
     )

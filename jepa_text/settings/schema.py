@@ -88,6 +88,8 @@ def read(root, config, what=''):
     for key in config:
         if key not in fields:
             known = resolve.nearest(str(key), fields)
+            if meant := ' or '.join(dotted(what, x) for x in _meant(root, str(key))):
+                known += f' It may be {meant}.'
             raise ValueError(f'{what or "The config"} has no key {key!r}.{known}')
     hints = hints_of(root)
     values = {}
@@ -95,6 +97,18 @@ def read(root, config, what=''):
         value = _with_default(field, config, what)
         values[name] = _checked(hints[name], field, value, dotted(what, name))
     return root(**values)
+
+
+def _meant(root, key):
+    """Yields the keys of a dataclass that a key which it lacks may be: that of a section,
+    such as data.batch_size, or one whose documentation has its words."""
+    words = key.replace('_', ' ')
+    for field in dataclasses.fields(root):
+        kinds = kinds_of(hints_of(root)[field.name])
+        if any(dataclasses.is_dataclass(x) and key in hints_of(x) for x in kinds):
+            yield f'{field.name}.{key}'
+        elif ' ' in words and words in field.metadata.get('doc', ''):
+            yield field.name
 
 
 @functools.cache

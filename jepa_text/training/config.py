@@ -57,7 +57,7 @@ class InitFrom:
     step: int | None = field(None, 'of a run; None: the newest', minimum=0)
     revision: str | None = field(None, "revision of an 'hf:' model")
     family: str | None = field(None, "of an 'hf:' model; None: by its files")
-    adapt: dict = field({}, "changes to an 'hf:' model: see hf/load.load")
+    adapt: dict = field({}, "changes to an 'hf:' model: `jepa-text help adapt`")
     weights: str = field(
         'keep', "'new': only use its shape and tokenizer", choices=('keep', 'new')
     )
@@ -149,7 +149,9 @@ class Shared:
         {}, 'the encoder, as dict(name=...)', folder='models', given=('vocab_size',)
     )
     optimizer: dict = field(ADAMW, 'the optimizer: adamw, muon or sgd')
-    schedule: float | dict = field(WSD, 'the learning rate as a function of the step')
+    schedule: float | dict = field(
+        WSD, 'the learning rate as a function of the step; `peak` is its maximum'
+    )
     clip_norm: float = field(
         1.0,
         'maximum global norm of gradients; infinite: no clipping',

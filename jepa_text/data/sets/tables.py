@@ -261,6 +261,16 @@ def _cells(path, is_tsv):
                 raise ValueError(
                     f'{path}, line {number} repeats a column name: {", ".join(names)}.'
                 )
+            if (
+                not is_tsv
+                and len(names) == 1
+                and (other := re.search('[;\t|]', names[0]))
+            ):
+                raise ValueError(
+                    f'{path}: cells are separated by {other[0]!r}, not by commas. Write '
+                    f'others, by pandas.read_csv({str(path)!r}, sep={other[0]!r}, dtype='
+                    "str, keep_default_na=False).to_csv('set.csv', index=False)."
+                )
         elif len(cells) != len(names):
             raise ValueError(
                 f'{path}, line {number} has {len(cells)} cells, but there are '

@@ -95,10 +95,12 @@ def _found(path):
         f'{kind}: {", ".join("|".join(names) for names in fields)}'
         for kind, fields, _ in FIELDS
     )
+    text = max(row, key=lambda name: len(str(row[name])))
+    label = next((name for name in reversed(row) if name != text), '...')
+    section = {'name': 'labeled', 'path': str(path), 'text': text, 'label': label}
     raise ValueError(
         f'{file} has the fields {", ".join(map(str, row))}, which match no kind of task '
-        f'({kinds}). Choose the kind and name its fields, as the task '
-        "{'name': 'labeled', 'path': '...', 'text': '...', 'label': '...'}: for "
-        '`evaluate` as --config.tasks="({...},)", for `finetune` as --config.task='
+        f'({kinds}). Choose the kind and name its fields, as the task {section}: for '
+        f'`evaluate` as --config.tasks="({section},)", for `finetune` as --config.task='
         '"{...}", and in Python as tasks={...}.'
     )

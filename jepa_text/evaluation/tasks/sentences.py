@@ -1,6 +1,7 @@
 """Probing tasks of word content and word order, made from the bundled corpus."""
 
 import math
+from typing import Literal
 
 import numpy as np
 
@@ -8,7 +9,7 @@ from jepa_text.data.sources import bundled
 from jepa_text.evaluation.sets import sentences as sentence_sets
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.evaluation.sets.paragraphs import paragraphs
-from jepa_text.settings import ranges, resolve
+from jepa_text.settings import ranges
 
 SETS = {
     'bigram_shift': sentence_sets.bigram_shift,
@@ -19,13 +20,12 @@ SETS = {
 TEST_SHARE = 0.4
 
 
-def make(made, max_texts=6000, seed=0):
-    """Makes a task of sentences; `made` is one of SETS (sets/sentences.py).
+def make(made: Literal[*SETS], max_texts=6000, seed=0):
+    """Makes a task of sentences (sets/sentences.py).
 
     Those of training documents are for training, and those of held-out documents for
     testing: at most `max_texts` in all, evenly spaced.
     """
-    resolve.check_choice('sentences: made', made, SETS)
     ranges.number('sentences: max_texts', max_texts, minimum=1)
     sides = []
     for split, share in zip(bundled.SPLITS, (1 - TEST_SHARE, TEST_SHARE)):

@@ -139,6 +139,7 @@ def test_compressed_data_without_its_suffix_is_named(tmp_path):
     'name, text, words',
     [
         ('a.csv', 'x,y\n1,2\n1\n', 'line 3 has 1 cells, but there are 2 columns: x, y'),
+        ('a.csv', 'x;y\n1;2, 3\n', "separated by ';', not by commas. Write others"),
         ('a.csv', 'x,x\n1,2\n', 'line 1 repeats a column name: x, x'),
         ('a.json', '{"a": 1}', 'must be a JSON list of objects'),
         ('a.json', '[{"a": 1]', 'is not JSON'),
