@@ -50,10 +50,15 @@ without() {
   say missing "$1: its tests do not run"
   missing="$missing ${1//-/_}"
 }
-for more in sentencepiece tiktoken sentence-transformers onnxscript onnxruntime kubernetes-validate spacy fasteners orjson datatrove; do
-  say peers "$more"
-  "$VENV/bin/python" -m pip install --constraint "$scratch/versions.txt" "$more" >"$scratch/log" 2>&1 ||
-    without "$more"
+more=(sentencepiece tiktoken sentence-transformers onnxscript onnxruntime)
+more+=(kubernetes-validate spacy fasteners orjson datatrove)
+more_peers() {
+  say peers "$*"
+  "$VENV/bin/python" -m pip install --constraint "$scratch/versions.txt" "$@" >"$scratch/log" 2>&1
+}
+# All at once, in less time; one by one if some do not exist for this machine.
+more_peers "${more[@]}" || for one in "${more[@]}"; do
+  more_peers "$one" || without "$one"
 done
 
 # In a separate folder, as its dependencies have other versions than ours.

@@ -24,6 +24,9 @@ check() {
   say "$name" "$*"
   "$VENV/bin/$1" "${@:2}" || failed="$failed $name"
 }
+# The types take longest of the checks of one core, and wait for nothing.
+"$VENV/bin/mypy" >"$VENV/types.log" 2>&1 &
+types=$!
 check format ruff format --check
 check lint ruff check
 check scripts shellcheck -x launch/*.sh .ci/run
@@ -34,9 +37,11 @@ found="$("$VENV/bin/vulture")" || [ $? = 3 ] # 3: unused code found
 if grep -Ev '^$|unused (attribute|variable)' <<<"$found"; then
   failed="$failed unused"
 fi
-check types mypy
 check packages python -m pip check
 check tests python -m pytest -n 2 --dist loadfile -m 'not slow and not long and not peer and not remote and not ray and not browser' "$@"
+say types mypy
+wait "$types" || failed="$failed types"
+cat "$VENV/types.log"
 if [ -n "$failed" ]; then
   say FAILED "${failed# }"
   exit 1

@@ -191,7 +191,7 @@ ready_venv() {
   if command -v flock >/dev/null; then exec 9<&-; fi
 }
 
-# run_marked MARKER RESULTS PACKAGES ARGUMENTS...: runs the tests with a marker, and writes
+# run_marked MARKERS RESULTS PACKAGES ARGUMENTS...: runs the tests with markers, and writes
 # RESULTS as JUnit XML. Exits with 1 if a test fails, if no test ran, or if a test is
 # skipped, unless for lack of one of the PACKAGES, separated by spaces.
 run_marked() {

@@ -272,7 +272,7 @@ def digest():
 @pytest.fixture
 def checks(machine):
     """(exit code, output) of a script that runs tests with more packages."""
-    env = {'VENV': str(looks_finished(machine, 'eval viz test gs s3 https stores'))}
+    env = {'VENV': str(looks_finished(machine, 'eval viz test gs s3 https stores ray'))}
 
     def call(script, case='', exit_code=0, pip_says=''):
         return machine.run(
@@ -361,7 +361,7 @@ PASSES, SKIPS, FAILS = map(
     'script, case, exit_code, code, message',
     [
         ('peers.sh', PASSES, 0, 0, 'peer tests: 1; skipped: none'),
-        ('apart.sh remote', PASSES, 0, 0, 'remote tests: 1; skipped: none'),
+        ('apart.sh remote ray', PASSES, 0, 0, 'remote or ray tests: 1; skipped: none'),
         ('peers.sh', SKIPS, 0, 1, 'tests: 1; skipped: b'),
         ('peers.sh', '', 0, 1, 'tests: 0'),
         ('apart.sh remote', SKIPS, 0, 1, 'tests: 1; skipped: b'),
