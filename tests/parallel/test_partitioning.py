@@ -173,12 +173,12 @@ def wide(shapes, made, objective):
 
 
 def each_objective():
-    """Yields objectives with a mesh by turns; other meshes are long, and those that
-    compute like `mlm`."""
+    """Yields objectives with a mesh by turns; other meshes are long, and objectives of
+    which others contain all."""
     for number, objective in enumerate(OBJECTIVES):
         for turn, sizes in enumerate(MESHES, start=2):
             is_due = (turn - number) % len(MESHES) == 0
-            is_slow = is_due and objective not in ('mntp', 'mixture')
+            is_slow = is_due and objective in ('clm', 'hybrid', 'ijepa')
             mark = pytest.mark.slow if is_slow else pytest.mark.long
             # The meshes of eight devices are those of four with one axis twice as long.
             if is_due or jax.device_count() == 4:
