@@ -112,20 +112,21 @@ class Examiner:
 
     def _examination_of(self, group):
         name = group.path if group.control == CONTROLS else group.model
+        # The last ones are let go first: memory may not hold two.
         if self._key[0] != name:
-            self._model = load.load(group.path)
+            self._key, self._model, self._examination = (None, None), None, None
+            model = load.load(group.path)
             if load.fingerprint(group.path) != self.stamps[group.path]:
                 raise ValueError(
                     f'{group.path} has changed since this evaluation began: does it '
                     'still train? Run the same command again when it has ended.'
                 )
             if group.control == controls.UNTRAINED:
-                self._model = controls.untrained(self._model)
-            self._model = dataclasses.replace(self._model, name=name)
-            self._key = name, None
-        if self._key != (name, group.task):
+                model = controls.untrained(model)
+            self._key, self._model = (name, None), dataclasses.replace(model, name=name)
+        if self._key[1] != group.task:
+            self._key, self._examination = (name, group.task), None
             task, settings = self.tasks[group.task], self.config.finetuning
-            self._key = name, group.task
             try:
                 self._examination = examination_of(self._model, task, settings)
             except ValueError as error:  # and so for all groups of this model and task

@@ -1,6 +1,7 @@
 """Finished results are identified by weights, data and settings, not by paths."""
 
 import dataclasses
+import itertools
 import json
 import shutil
 from unittest import mock
@@ -138,3 +139,20 @@ def test_a_model_that_changes_meanwhile_is_refused(monkeypatch):
     group = groups.Group('common', 'runs/a', 'runs/a', 'task', '', ())
     with pytest.raises(ValueError, match='runs/a has changed since .* still train'):
         next(exam.run(group))
+
+
+def test_a_model_is_let_go_before_the_next_is_loaded(monkeypatch):
+    """And an examination before the next is made, as memory may not hold two."""
+    exam = examiner.Examiner(mock.Mock(), mock.MagicMock(), dict.fromkeys('ab'))
+    held = []
+
+    def made(*_):
+        held.append([x is not None for x in (exam._model, exam._examination)])
+        return examined.model()
+
+    monkeypatch.setattr(examiner.load, 'load', made)
+    monkeypatch.setattr(examiner.load, 'fingerprint', lambda path: None)
+    monkeypatch.setattr(examiner, 'examination_of', made)
+    for path, task in itertools.product('ab', 'xy'):
+        exam._examination_of(groups.Group('common', path, path, task, '', ()))
+    assert held == [[False, False], [True, False], [True, False]] * 2
