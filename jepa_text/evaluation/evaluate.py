@@ -19,12 +19,12 @@ import traceback
 from pathlib import Path
 
 from jepa_text import engine
-from jepa_text.evaluation import examiner, finetune, forecast, zero_shot
+from jepa_text.evaluation import examiner, finetune, forecast
 from jepa_text.evaluation import groups as grouping
 from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.results import page, result_files, selection, summary
 from jepa_text.evaluation.sets.task import check_names, identifying_texts
-from jepa_text.files import atomic, paths
+from jepa_text.files import atomic, extras, paths
 from jepa_text.pretrained import load, prediction
 from jepa_text.report import console, progress
 from jepa_text.running import compilation, xla_flags
@@ -43,8 +43,9 @@ def evaluate(config, workdir, dry_run=False):
     """Trains and measures all members without results, and returns the summary.
 
     With `dry_run`, only prints what would be trained. Raises ValueError and
-    FileNotFoundError for what cannot be evaluated, before anything is trained, and
-    MembersFailed if members failed, after all results are written.
+    FileNotFoundError for what cannot be evaluated and ModuleNotFoundError without
+    matplotlib, before anything is trained, and MembersFailed if members failed, after all
+    results are written.
     """
     xla_flags.apply()
     config = schema.read(Config, schema.plain(config))
@@ -73,6 +74,7 @@ def evaluate(config, workdir, dry_run=False):
         unique = grouping.unique(first + left)
         _show_plan(config, models, tasks, unique, _done(folder))
         return None
+    extras.package('matplotlib', 'viz', 'The page of results')
     with engine.opened(config.engine, folder) as run:
         failed = _work(config, folder, tasks, first, stamps, run)
         left = _at(further, _chosen_rates(config, folder, first).get)
@@ -210,7 +212,7 @@ def _cost(config, task, group):
 
 def _steps(config, task):
     """Returns the training steps of a member; of long contexts there may be more."""
-    if zero_shot.is_zero_shot(task):
+    if task.zero_shot:
         return 0
     batches = -(-examiner.sizes_of(task)[0] // config.finetuning.batch_size)
     return min(config.finetuning.steps, config.finetuning.epochs * batches)
@@ -222,7 +224,7 @@ def tasks_of(config):
     tasks = [examiner.sampled(examiner.task_of(one), config) for one in config.tasks]
     check_names(tasks)
     for task in tasks:
-        if not zero_shot.is_zero_shot(task):
+        if not task.zero_shot:
             finetune.kind_of(task, config.finetuning)
     return {task.name: task for task in tasks}
 

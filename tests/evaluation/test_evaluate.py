@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
 from unittest import mock
 
@@ -234,6 +235,13 @@ def test_a_model_missing_on_the_hub_raises_before_training(place, monkeypatch):
     assert not (place / 'no-model').exists()
     # A dry run downloads no weights.
     assert ['*.safetensors' in patterns for patterns in asked] == [False, True]
+
+
+def test_a_missing_package_raises_before_training(place, monkeypatch):
+    monkeypatch.setitem(sys.modules, 'matplotlib', None)
+    with pytest.raises(ImportError, match=r'page .* matplotlib: .*jepa-text\[viz\]'):
+        evaluate.evaluate(config(place), place / 'no-page')
+    assert not (place / 'no-page').exists()
 
 
 def test_tasks_that_cannot_be_learned_raise_before_training(place):
