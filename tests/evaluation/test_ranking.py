@@ -104,9 +104,11 @@ def test_validation_queries_are_drawn_from_training_queries(tmp_path):
 
 def test_training_pairs_are_read_from_a_file(tmp_path):
     beir(tmp_path)
-    jsonl(tmp_path / 'pairs.jsonl', [{'query': 'a', 'positive': 'b'}] * 2)
+    rows = [dict(query=q, positive=p) for q, p in ('ab', 'ab', ('c', None), ' d')]
+    jsonl(tmp_path / 'pairs.jsonl', rows)
     given = dict(path=str(tmp_path), pairs=str(tmp_path / 'pairs.jsonl'))
-    assert build(**given).pairs == [('a', 'b')] * 2
+    with pytest.warns(UserWarning, match='train: 2 of 4 pairs .* have an empty text'):
+        assert build(**given).pairs == [('a', 'b')] * 2
     for name in ('msmarco', 'nq'):
         paper = build(name, **given, protocol='paper')
         assert paper.pairs[0] == ('Query: a', 'Document: b')
@@ -216,6 +218,11 @@ def test_invalid_files_raise(tmp_path):
             build(path=path)
     qrels.unlink()
     with pytest.raises(FileNotFoundError, match='Among the files, test is missing'):
+        build(path=path)
+    qrels.write_text(f'{head}q3\td3\t1\n')
+    (tmp_path / 'queries.jsonl').unlink()
+    words = 'train.tsv, row 1 has no positive_passages, .* no file of queries. A set need'
+    with pytest.raises(FileNotFoundError, match=words):
         build(path=path)
 
 

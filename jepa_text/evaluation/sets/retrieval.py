@@ -175,7 +175,8 @@ def read_queries(files, template, where):
     """Reads ({query: text}, {split: {query: {document: score}}}) of Files; `template`
     makes the text of a query.
 
-    Raises ValueError for qrels of unknown queries, or without any relevant document.
+    Raises ValueError for qrels of unknown queries, or without any relevant document, and
+    FileNotFoundError for qrels without texts of queries if there is no file of these.
     """
     if files.queries:
         queries = read_texts(files.queries, template)
@@ -194,6 +195,11 @@ def _read_passages(files, template):
     queries, qrels = {}, {split: {} for split in files}
     for split, some in files.items():
         for where, row in _rows(some):
+            if 'positive_passages' not in row:
+                raise FileNotFoundError(
+                    f'{where} has no positive_passages, as in MLDR, and there is no file '
+                    f'of queries. {LAYOUT}'
+                )
             key = str(_value(row, QUERY_IDS, where))
             fields = {'text': _value(row, ('query', 'text'), where)}
             query = fill_template(template, fields, where)
@@ -202,7 +208,7 @@ def _read_passages(files, template):
                     f'{where}: the query {key!r} has another text than before: give each '
                     'query an id of its own.'
                 )
-            passages = _value(row, ('positive_passages',), where)
+            passages = row['positive_passages']
             ids = (str(_value(passage, IDS[::-1], where)) for passage in passages)
             qrels[split].setdefault(key, {}).update(dict.fromkeys(ids, 1))
     return queries, qrels

@@ -74,13 +74,12 @@ def make(
     texts = retrieval.read_texts(files.corpus, document, wanted if is_paper else None)
     retrieval.check_known(wanted, texts, 'documents', where)
     if pairs:
-        train_pairs, commit = _read_pairs(pairs, document, query, where)
+        learned, commit = _read_pairs(pairs, document, query, where)
         known = {tasks.normalize_spaces(asked[name]) for name in validation}
-        train_pairs = [
-            x for x in train_pairs if tasks.normalize_spaces(x[0]) not in known
-        ]
+        learned = [x for x in learned if tasks.normalize_spaces(x[0]) not in known]
     else:
-        train_pairs, commit = _relevant_pairs(train, asked, texts, where), ''
+        learned, commit = _relevant_pairs(train, asked, texts), ''
+    learned = _drop_empty(learned, where)
     if is_paper:
         texts = {key: text for key, text in texts.items() if key in scored}
     queries = {name: asked[name] for name in validation | test}
@@ -90,7 +89,7 @@ def make(
         corpus=retrieval.drop_empty(texts, scored, 'documents', where),
         qrels=test,
         validation_qrels=validation or None,
-        pairs=train_pairs,
+        pairs=learned,
         revision=' '.join(filter(None, (files.revision, commit))),
     )
 
@@ -112,13 +111,16 @@ def _with_validation(qrels, is_paper, seed):
     return train, validation, test
 
 
-def _relevant_pairs(qrels, queries, texts, where):
-    pairs = [
+def _relevant_pairs(qrels, queries, texts):
+    return [
         (queries[query], texts[document])
         for query, judged in qrels.items()
         for document, score in judged.items()
         if score > 0
     ]
+
+
+def _drop_empty(pairs, where):
     whole = [pair for pair in pairs if all(map(str.strip, pair))]
     if len(whole) < len(pairs):
         warnings.warn(
