@@ -67,20 +67,7 @@ def test_the_papers_metric_may_select_and_any_metric_is_returned():
     (chosen,) = selection.select(lines, by='paper')
     assert chosen.rate == 5e-5 and chosen.values() == {0: 0.9}
     assert chosen.values(by='standard') == {0: 0.1}
-    assert chosen.values('validation', 'standard', 'mcc') == {0: 0.5}
-
-
-@pytest.mark.parametrize(
-    'kind, named, by, expected',
-    [
-        ('labels', 'mcc', 'standard', 'mcc'),
-        ('labels', 'f1', 'paper', 'accuracy'),
-        ('tags', 'entity_f1', 'paper', 'sentence_macro_f1'),
-        ('spans', 'f1', 'paper', 'token_f1'),
-    ],
-)
-def test_the_selection_metric(kind, named, by, expected):
-    assert selection.metric_of({'kind': kind, 'metric': named}, by) == expected
+    assert chosen.values('standard', 'mcc') == {0: 0.5}
 
 
 def test_a_rate_with_a_lost_seed_is_not_selected():

@@ -54,19 +54,19 @@ class Chosen:
     statuses: dict
     sensitivity: float
 
-    def values(self, side='test', by=None, metric=None):
-        """Returns {seed: value} of the selected members, for any metric in their lines;
-        raises ValueError for a metric that a member lacks."""
+    def values(self, by=None, metric=None):
+        """Returns {seed: test value} of the selected members, for any metric in their
+        lines; raises ValueError for a metric that a member lacks."""
         by, metric = by or self.by, metric or self.metric
-        values = {line['seed']: value(line, side, by, metric) for line in self.members}
+        values = {line['seed']: value(line, 'test', by, metric) for line in self.members}
         for line in self.members:
             if values[line['seed']] is None:
                 raise ValueError(f'{_name(line)} collapsed and has no {by} {metric}.')
         return values
 
-    def interval(self, side='test', by=None, metric=None):
-        """Returns the Interval of the mean over seeds, by Student's t."""
-        return mean_over_seeds(list(self.values(side, by, metric).values()))
+    def interval(self, by=None, metric=None):
+        """Returns the Interval of the mean of `values` over seeds, by Student's t."""
+        return mean_over_seeds(list(self.values(by, metric).values()))
 
     @property
     def rate(self):

@@ -133,10 +133,7 @@ def _row(choice):
     first = choice.first
     test = choice.members[0]['test'] if choice.members else {}
     metrics = {
-        mode: {
-            name: tuple(choice.interval('test', mode, name))
-            for name in test.get(mode, {})
-        }
+        mode: {name: tuple(choice.interval(mode, name)) for name in test.get(mode, {})}
         for mode in result_files.MODES
     }
     return {
