@@ -22,7 +22,7 @@ def task_of(section):
     section = dict(section)
     options = section.pop('zero_shot', None) or None
     task = build(section, zero_shot=options is not None)
-    if options is not None or zero_shot.is_zero_shot(task):
+    if options is not None or task.zero_shot:
         return zero_shot.task_of(task, options)
     if shared := said_of_shared(task):
         print(shared)
@@ -32,7 +32,7 @@ def task_of(section):
 def said_of_shared(task):
     """Returns a sentence on the test examples that share a text with the training set;
     '' without any."""
-    if zero_shot.is_zero_shot(task):
+    if task.zero_shot:
         return ''
     is_set = task.kind == 'retrieval'
     count = len(task.qrels if is_set else task.test)
@@ -52,7 +52,7 @@ def said_of_shared(task):
 def examination_of(model, task, settings):
     """Returns the Examination that trains and measures a load.Pretrained on a task."""
     kind = retrieving.Examination if task.kind == 'retrieval' else finetune.Examination
-    if zero_shot.is_zero_shot(task):
+    if task.zero_shot:
         kind = zero_shot.Examination
     return kind(model, task, settings)
 

@@ -9,7 +9,7 @@ The model can then be used:
 import dataclasses
 
 from jepa_text.data import truncation
-from jepa_text.evaluation import examiner, zero_shot
+from jepa_text.evaluation import examiner
 from jepa_text.evaluation.config import Finetuning
 from jepa_text.evaluation.controls import baselines
 from jepa_text.evaluation.members import grid
@@ -49,10 +49,11 @@ def finetune(config, workdir):
 def _finetune(config, workdir):
     saved.check_free(workdir.folder)
     task = examiner.task_of(config.task)
-    if zero_shot.is_zero_shot(task):
-        raise ValueError(
-            f'{task.name} is answered without training: remove zero_shot from the task.'
-        )
+    if task.zero_shot:
+        remedy = 'remove zero_shot from the task'
+        if task.kind == 'cloze':
+            remedy = 'cloze tasks are for `jepa-text evaluate` only'
+        raise ValueError(f'{task.name} is answered without training: {remedy}.')
     model = load.load(config.model)
     saved.section_of(model.network.encoder)  # raises before it is trained
     model = dataclasses.replace(model, name=config.model)

@@ -112,7 +112,7 @@ def _contents(config, task, first):
     parts = [itertools.product(rates, seeds)]
     parts += [itertools.product([x], range(len(seeds), config.seeds)) for x in rates]
     parts = [list(itertools.starmap(grid.Member, part)) for part in parts]
-    if zero_shot.is_zero_shot(task):
+    if task.zero_shot:
         parts = [[zero_shot.MEMBER]]
     for control, members in itertools.product(('', controls.UNTRAINED), parts):
         if not control or control in config.controls:

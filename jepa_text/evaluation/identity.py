@@ -48,8 +48,9 @@ def of_data(task):
 def of_task(task):
     """Returns a checksum of a task: its data, kind, template and metric."""
     names = ('name', 'kind', 'metric', 'template', 'zero_shot', 'revision')
-    # Without what all Retrievals share, as in results of earlier versions.
+    # As in results of earlier versions: without what all Retrievals share.
     settings = {name: vars(task).get(name) for name in names}
+    settings['zero_shot'] = task.zero_shot or None
     if getattr(task, 'classes', ()):
         settings['classes'] = repr(task.classes)
     return checksums.checksum([settings, of_data(task)])

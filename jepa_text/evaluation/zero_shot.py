@@ -36,7 +36,7 @@ def task_of(task, given):
     if task.kind == 'retrieval' and given is True:
         empty = dict(pairs=[], validation_qrels=None)
         return dataclasses.replace(task, name=name, zero_shot=True, **empty)
-    is_cloze = is_zero_shot(task) and given in (None, True)
+    is_cloze = task.zero_shot and given in (None, True)
     is_single = task.kind == 'scores' and task.test.second is None
     is_scores = task.kind == 'scores' and not is_single and given is True
     if not is_cloze and not is_scores:
@@ -53,11 +53,6 @@ def task_of(task, given):
     task = dataclasses.replace(task, name=name, zero_shot=True, **empty)
     finetune.check_scores(task)
     return task
-
-
-def is_zero_shot(task):
-    """Returns whether the task is answered without training."""
-    return task.zero_shot is not None
 
 
 class Examination(finetune.Measurement):
@@ -152,8 +147,16 @@ def filled(model, task):
     Returns (Measured, the predicted words, whether all are equal but should not be); None
     if a probability is not finite.
     """
-    questions = questions_of(task, task.test)
-    predicted = cloze.Scorer(model, model.length).predict(questions)
+    questions = [
+        cloze.Question(
+            *cloze.split_at_mask(text, task.name),
+            candidates or (answer,),
+            (candidates or (answer,)).index(answer),
+            is_open=not candidates,
+        )
+        for text, (answer, candidates) in zip(task.test.first, task.test.target)
+    ]
+    predicted = cloze.Scorer(model).predict(questions)
     log_likelihood_N = np.array([p.log_likelihood for p in predicted])
     if not np.isfinite(log_likelihood_N).all():
         return None
@@ -161,19 +164,6 @@ def filled(model, task):
     is_constant = len(set(words)) == 1 < len({answer for answer, _ in task.test.target})
     measured = metrics.cloze(rank_N, log_likelihood_N, questions[0].is_open)
     return measured, words, is_constant
-
-
-def questions_of(task, examples):
-    """Returns the cloze.Question of each example."""
-    return [
-        cloze.Question(
-            *cloze.split_at_mask(text, task.name),
-            candidates or (answer,),
-            (candidates or (answer,)).index(answer),
-            is_open=not candidates,
-        )
-        for text, (answer, candidates) in zip(examples.first, examples.target)
-    ]
 
 
 MEASURES = {'scores': similarity, 'cloze': filled, 'retrieval': retrieved}

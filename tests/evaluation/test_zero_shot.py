@@ -202,9 +202,15 @@ def test_unsupported_zero_shot_tasks_raise(tmp_path):
     ):
         with pytest.raises(ValueError, match=words):
             examiner.task_of(made | changes)
+    rows = [dict(text='a [MASK]', answer='b', candidates=['b', 'c'])] * 4
+    masked = dict(name='cloze', path=examined.jsonl(tmp_path / 'c.jsonl', rows))
     toy = str(examined.saved_model(tmp_path / 'toy'))
-    with pytest.raises(ValueError, match='without training: remove zero_shot'):
-        finetune_command.finetune(dict(model=toy, task=made), tmp_path / 'kept')
+    for task, words in (
+        (made, 'near zero-shot is answered without training: remove zero_shot'),
+        (masked, 'c is answered without training: cloze tasks are for .*evaluate. only'),
+    ):
+        with pytest.raises(ValueError, match=words):
+            finetune_command.finetune(dict(model=toy, task=task), tmp_path / 'kept')
     assert not (tmp_path / 'kept').exists()
 
 

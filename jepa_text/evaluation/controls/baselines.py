@@ -117,7 +117,7 @@ def members(task, settings, chosen, model=None):
     for control in chosen:
         predicted = runs.get(control) or predict(task, control, model)
         test = validation = measure(task, 'test', predicted.test)
-        if task.zero_shot is None:
+        if not task.zero_shot:
             validation = measure(task, 'validation', predicted.validation)
         outcome = {
             'status': 'done',
@@ -220,7 +220,7 @@ def _scores(task, parts, prepare=list):
     """Returns the cosines of pairs, or of texts a regression on the prepared features."""
     if task.test.second is not None:
         sign = 1.0
-        if task.zero_shot is None:  # the scores may be distances
+        if not task.zero_shot:  # the scores may be distances
             near_N = word_features.cosine(*parts[0])
             fit = metrics.scores(task.train.target, near_N).standard['spearman']
             sign = -1.0 if fit < 0 else 1.0

@@ -38,7 +38,7 @@ class Retrieval:
     validation_qrels    the same for validation queries, or None
     pairs               training pairs [(query text, text of a relevant document)], or []
     revision            commit of the data on the hub, or ''
-    zero_shot           True: answered without training; None: trained
+    zero_shot           whether it is answered without training
 
     Raises ValueError for qrels of unknown queries.
     """
@@ -52,7 +52,7 @@ class Retrieval:
     validation_qrels: dict | None = None
     pairs: list = dataclasses.field(default_factory=list)
     revision: str = ''
-    zero_shot: bool | None = None
+    zero_shot: bool = False
 
     def __post_init__(self):
         judged = self.qrels | (self.validation_qrels or {})

@@ -84,8 +84,8 @@ class Task:
     classes       for labels: all classes in order, in the type of the data, where targets
                   have their text; (): those of the targets, by targets.classes; for tags:
                   all tags in the order of a file that has their numbers, else ()
-    zero_shot     True: answered without training (zero_shot.py); then only `test` has
-                  examples. None: it is trained
+    zero_shot     whether it is answered without training (zero_shot.py); then only `test`
+                  has examples
     """
 
     name: str
@@ -97,7 +97,7 @@ class Task:
     validation: Examples | None = None
     template: str = ''
     revision: str = ''
-    zero_shot: bool | None = None
+    zero_shot: bool = False
     classes: tuple = ()
 
 
@@ -190,10 +190,9 @@ def make_splits(splits, make_split, seed=0, zero_shot=False):
         for name, rows in zip(SPLITS, splits)
     }
     if zero_shot:
-        parts['test'] = parts['test'] or parts['train']
-        empty = parts['test'].take([])
-        is_train = parts['train'] not in (None, parts['test'])
-        parts['train'] = parts['train'] if is_train else empty
+        if parts['test'] is None:
+            parts['test'], parts['train'] = parts['train'], None
+        parts['train'] = parts['train'] or parts['test'].take([])
     elif parts['test'] is None:
         parts['train'], parts['test'] = train_test_split(parts['train'], seed)
     return parts | {'revision': splits.revision}
