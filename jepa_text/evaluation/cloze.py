@@ -67,11 +67,11 @@ def split_at_mask(text, where):
 
 
 class Scorer:
-    """Answers questions in rows of at most `max_length` tokens by a load.Pretrained."""
+    """Answers questions by a load.Pretrained."""
 
-    def __init__(self, model, max_length=None):
+    def __init__(self, model):
         model.check_fills()
-        self.model, self.reader = model, prediction.reader(model, max_length)
+        self.model, self.reader = model, prediction.reader(model)
         self._unknown = measures.unknown_id_of(model.tokenizer)
 
     def predict(self, questions):

@@ -68,7 +68,7 @@ def test_shift_predicts_a_mask_from_the_previous_position():
 
 
 def test_long_texts_are_truncated_around_the_mask():
-    scorer = cloze.Scorer(model(), 12)
+    scorer = cloze.Scorer(model(length=12))
     long = 'the old sea and the law of war ' * 9
     for before, after in ((long, ' end'), ('Begin ', long), (long, f' {long}')):
         given = questions([(before.rstrip() + ' ', after, ('whale', 'law'))])
