@@ -63,7 +63,11 @@ class Prober:
         self._parts = {}
         for task in probed:
             reader = base.Reader(tokenizer, *ends, length)
-            self._parts[task.name] = list(_parts(task, reader))
+            kind = labels.Labels(**({'template': task.template} if task.template else {}))
+            self._parts[task.name] = [
+                (kind.rows(reader, base.Unlabeled(part.first, part.second)), part.target)
+                for part in (task.train, task.validation)
+            ]
             if cut := reader.counts['cut']:
                 warnings.warn(
                     f'evaluate.tasks, {task.name}: {cut:,} of {reader.counts["texts"]:,} '
@@ -94,13 +98,6 @@ class Prober:
                 vectors_ND = np.zeros((len(rows), batch_BD.shape[1]), np.float32)
             vectors_ND[chosen] = batch_BD[: len(chosen)]
         return vectors_ND
-
-
-def _parts(task, reader):
-    """Yields (rows, labels) of the training and of the validation examples."""
-    kind = labels.Labels(**({'template': task.template} if task.template else {}))
-    for part in (task.train, task.validation):
-        yield kind.rows(reader, base.Unlabeled(part.first, part.second)), part.target
 
 
 EVALUATIONS = (make,)
