@@ -126,4 +126,4 @@ def test_a_retrieval_folder_is_evaluated(tmp_path):
     assert again['BM25']['test'] == lines['BM25']['test']
     assert again[toy]['examples'] == [0, 0, 10]
     page = (tmp_path / 'ranked' / 'evaluation.html').read_text()
-    assert 'words zero-shot' in page and 'Texts shared by train' not in page
+    assert 'words zero-shot' in page and 'share a text with the' not in page
