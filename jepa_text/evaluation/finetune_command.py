@@ -60,16 +60,15 @@ def _finetune(config, workdir):
     examination = examiner.examination_of(model, task, config.finetuning)
     if why := exported.obstacle(examination.kind, model):
         print(f'Note: `jepa-text export` will refuse the result: {why}')
-    rate = config.learning_rate
-    member = grid.Member(rate, config.seed)
+    member = grid.Member(config.learning_rate, config.seed)
     names = baselines.names(task)
     reached = examiner.measured_controls(examination, names, examination.config)
     ((_, result),) = examination.run([member])
     outcome = result.outcome
     if outcome['status'] == 'not finite':
         raise ValueError(
-            f'learning_rate={rate}: the loss is not finite, so nothing was written. Use '
-            'a lower learning rate.'
+            f'learning_rate={config.learning_rate}: the loss is not finite, so nothing '
+            'was written. Use a lower learning rate.'
         )
     described = result_files.plain({**examination.config_of(member), **outcome})
     kind = examination.kind
