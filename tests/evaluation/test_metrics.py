@@ -179,7 +179,8 @@ POSITIONS = st.sets(st.integers(0, 9), max_size=6)
 
 @pytest.mark.parametrize('case', SQUAD, ids=range(len(SQUAD)))
 def test_spans_equal_squads_script(case):
-    made, said = spans.measure(case['references'], case['predicted']), case['said']
+    references = [[(0, text) for text in texts] for texts in case['references']]
+    made, said = spans.measure(references, case['predicted']), case['said']
     found = made.standard
     means = {name: made.per_instance[name].mean() for name in ('em', 'f1')}
     assert means == pytest.approx({name: found[name] for name in means})
@@ -194,7 +195,7 @@ def test_spans_equal_squads_script(case):
 @settings(max_examples=25, deadline=None)
 @given(gold=POSITIONS, said=POSITIONS)
 def test_the_papers_f1_equals_that_of_token_labels(gold, said):
-    found = spans.measure([['x']], ['x'], positions=([gold], [said]))
+    found = spans.measure([[(0, 'x')]], ['x'], positions=([gold], [said]))
     marked = np.zeros((2, 10), int)
     marked[0, list(gold) or [0]] = marked[1, list(said) or [0]] = 1
     expected = metrics.f1_score(*marked, zero_division=0)

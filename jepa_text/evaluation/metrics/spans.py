@@ -18,7 +18,7 @@ _PUNCTUATION = str.maketrans('', '', string.punctuation)
 def measure(references, predicted, positions=None):
     """Returns the Measured of one answer per question; '' means no answer.
 
-    references     for each question, all correct answers: texts, or (start, text)
+    references     for each question, all correct answers (start, text)
     positions      (gold sets, predicted sets) of token positions, for the paper's metric
 
     em, f1                    exact match and F1 of words (`word_f1`), each the maximum
@@ -30,7 +30,7 @@ def measure(references, predicted, positions=None):
                               prediction, where {} is {0} (arXiv 2507.00994, section 3);
                               absent without `positions`
     """
-    texts = list(map(_texts, references))
+    texts = [[text for _, text in answers] for answers in references]
     has_answer_N = np.array(list(map(bool, texts)))
     scores = {'em': exact_match, 'f1': word_f1}
     per_instance = {
@@ -78,10 +78,6 @@ def word_f1(answer, reference):
         return float(answer == reference)
     both = collections.Counter(answer) & collections.Counter(reference)
     return 2 * sum(both.values()) / (len(answer) + len(reference))
-
-
-def _texts(answers):
-    return [answer if isinstance(answer, str) else answer[1] for answer in answers]
 
 
 def _best(score, answer, texts):
