@@ -9,6 +9,7 @@ which disadvantages longer words. Words with the same number of tokens share a r
 """
 
 import functools
+import re
 from typing import NamedTuple
 
 import jax
@@ -54,16 +55,15 @@ class _AtMasks(NamedTuple):
 
 
 def split_at_mask(text, where):
-    """Splits a text at its mask; raises ValueError unless it has exactly one of MASKS."""
-    count = sum(map(text.count, MASKS))
-    if count != 1:
+    """Returns the text [before, after] its mask; raises ValueError unless it has exactly
+    one of MASKS."""
+    parts = re.split('|'.join(map(re.escape, MASKS)), text)
+    if len(parts) != 2:
         raise ValueError(
-            f'{where}: {text!r} has {count} masks, but must have exactly one: '
+            f'{where}: {text!r} has {len(parts) - 1} masks, but must have exactly one: '
             f'{" or ".join(MASKS)} in place of the hidden word.'
         )
-    mask = next(mask for mask in MASKS if mask in text)
-    before, after = text.split(mask)
-    return before, after
+    return parts
 
 
 class Scorer:

@@ -32,14 +32,9 @@ def task_of(task, given):
     Raises ValueError for others than scores of pairs, retrieval and cloze tasks, and if
     `given`, the option of the section, is not True.
     """
-    name = f'{task.name} zero-shot'
-    if task.kind == 'retrieval' and given is True:
-        empty = dict(pairs=[], validation_qrels=None)
-        return dataclasses.replace(task, name=name, zero_shot=True, **empty)
-    is_cloze = task.zero_shot and given in (None, True)
     is_single = task.kind == 'scores' and task.test.second is None
-    is_scores = task.kind == 'scores' and not is_single and given is True
-    if not is_cloze and not is_scores:
+    is_asked = given is True or (given is None and task.zero_shot)
+    if task.kind not in MEASURES or is_single or not is_asked:
         target = 'scores of single texts' if is_single else task.kind
         raise ValueError(
             f'{task.name} has {target}, and zero_shot={given!r}: without training, only '
@@ -47,11 +42,13 @@ def task_of(task, given):
             'tasks, such as {"text": "I liked it. It was <mask>.", "answer": "good", '
             '"candidates": ["good", "bad"]} for classes.'
         )
-    empty = dict.fromkeys(('train', 'validation'), task.test.take([]))
-    if is_cloze:
-        return dataclasses.replace(task, **empty)
+    name = task.name if task.kind == 'cloze' else f'{task.name} zero-shot'
+    empty = dict(pairs=[], validation_qrels=None)
+    if task.kind != 'retrieval':
+        empty = dict.fromkeys(('train', 'validation'), task.test.take([]))
     task = dataclasses.replace(task, name=name, zero_shot=True, **empty)
-    finetune.check_scores(task)
+    if task.kind == 'scores':
+        finetune.check_scores(task)
     return task
 
 
