@@ -280,7 +280,6 @@ UNNAMED = [{'sentence': 'a', 'label': 1}] * 5
         ('labeled', 'a.jsonl', None, 'There is no file or folder'),
         ('labeled', 'a.jsonl', UNNAMED, "has no field 'text'.*Available: label, sent"),
         ('sst2', 'a.jsonl', UNNAMED, "whose name starts with 'validation'"),
-        ('labeled', 'a.xml', 'text,label\n', 'its name must end in'),
         ('labeled', 'a.parquet', 'not parquet', 'not a Parquet file'),
         ('labeled', 'a.jsonl', [dict(text=' ', label=1)] * 9, 'has 0 examples of 9 with'),
         ('labeled', '', None, "no file whose name begins with 'train'"),
@@ -290,7 +289,6 @@ UNNAMED = [{'sentence': 'a', 'label': 1}] * 5
         ('labeled', 'a.jsonl', labels(' '), "row 1: the label is ' '"),
         ('labeled', 'a.jsonl', labels(['a']), r"the label is \['a'\]. Give one class"),
         ('labeled', 'a.jsonl', labels(NAN), 'row 1: the label is nan'),
-        ('texts', 'a.txt', None, 'There is no file or folder'),
     ],
 )
 def test_invalid_files_raise(name, file, content, words, tmp_path):

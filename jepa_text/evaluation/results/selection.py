@@ -58,11 +58,7 @@ class Chosen:
         """Returns {seed: test value} of the selected members, for any metric in their
         lines; raises ValueError for a metric that a member lacks."""
         by, metric = by or self.by, metric or self.metric
-        values = {line['seed']: value(line, 'test', by, metric) for line in self.members}
-        for line in self.members:
-            if values[line['seed']] is None:
-                raise ValueError(f'{_name(line)} collapsed and has no {by} {metric}.')
-        return values
+        return {line['seed']: value(line, 'test', by, metric) for line in self.members}
 
     def interval(self, by=None, metric=None):
         """Returns the Interval of the mean of `values` over seeds, by Student's t."""
@@ -129,18 +125,17 @@ def metric_of(line, by='standard'):
 
 
 def value(line, side, by, metric):
-    """Returns a metric of a member; None if it is not finite, or collapsed and missing.
-    Raises ValueError if a member with status 'done' has no such value."""
-    number = ((line[side] or {}).get(by) or {}).get(metric)
+    """Returns a metric of a member; None if its status is 'not finite'. Raises ValueError
+    if another one has no such value."""
     if line['status'] == 'not finite':
         return None
-    if number is not None and math.isfinite(number):
-        return float(number)
-    if line['status'] == 'collapsed':
-        return None
-    raise ValueError(
-        f'{_name(line)} has status done, but its {side} {by} {metric} is {number}.'
-    )
+    number = line[side][by].get(metric)
+    if number is None or not math.isfinite(number):
+        raise ValueError(
+            f'{_name(line)} has status {line["status"]}, but its {side} {by} {metric} is '
+            f'{number}.'
+        )
+    return float(number)
 
 
 def mean_over_seeds(values_S):
