@@ -7,9 +7,11 @@ STORAGE_EMULATOR_HOST, HF_TOKEN, ...
 """
 
 import dataclasses
+import functools
 import os
 import re
 import time
+from pathlib import Path
 
 from jepa_text.files import extras, paths
 
@@ -175,10 +177,16 @@ def list_files(address):
     return {file.path.removeprefix(top): file for file in find(address)}
 
 
-def upload_folder(folder, address):
-    """Uploads all files of a folder to an address."""
-    system, path = filesystem(address)
-    with_retries(address, lambda: system.put(f'{folder}/', path, recursive=True))
+def upload_folder(folder, address, last=None):
+    """Uploads a folder to an address; the files named `last` after all others, as a mark
+    that all are there."""
+    system, top = filesystem(address)
+    entries = [Path(folder), *sorted(Path(folder).rglob('*'))]
+    for is_last in (False, True):
+        names = [str(path) for path in entries if (path.name == last) == is_last]
+        places = [name.replace(str(entries[0]), top, 1) for name in names]
+        if names:
+            with_retries(address, functools.partial(system.put, names, places))
 
 
 def check_free(address):

@@ -103,11 +103,13 @@ def _sample(folder, manifest, tokenizer):
 
 
 def _make_remote(section, address, source, budget, is_brief):
-    addresses.check_free(address)
-    # Named by the address, so that the same command continues after an interruption.
+    # Named by the address, so that the same command continues after an interruption, also
+    # of an upload.
     folder = copies.root() / f'prepare-{checksums.checksum(address)[:32]}'
+    if row_folder.exists(address) or not folder.exists():
+        addresses.check_free(address)
     manifest = make(section, f'{folder}/rows', source, budget, is_brief)
-    addresses.upload_folder(f'{folder}/rows', address)
+    addresses.upload_folder(f'{folder}/rows', address, last=row_folder.MANIFEST)
     shutil.rmtree(folder)
     print(f'{address}: uploaded')
     return manifest

@@ -146,7 +146,9 @@ def test_a_folder_is_uploaded(tmp_path, memory):
     for name in ('z.bin', 'manifest.json', 'deep/a.txt'):
         (tmp_path / name).write_text(name)
     addresses.check_free('memory://shelf/x')
-    addresses.upload_folder(tmp_path, 'memory://shelf/x')
+    addresses.upload_folder(tmp_path, 'memory://shelf/x', last='manifest.json')
+    *_, newest = sorted(memory.find('/shelf/x'), key=memory.created)
+    assert newest == '/shelf/x/manifest.json'
     assert {
         name: file.size for name, file in addresses.list_files('memory://shelf/x').items()
     } == {'deep/a.txt': 10, 'manifest.json': 13, 'z.bin': 5}

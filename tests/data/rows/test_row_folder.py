@@ -79,13 +79,23 @@ def test_missing_rows_raise(store):
         pipeline.Rows('memory://shelf/none', 'train')
 
 
-def test_rows_are_prepared_at_an_address(store, tmp_path, capsys, monkeypatch):
+def test_rows_are_prepared_at_an_address(store, capsys, monkeypatch):
     section = dict(source=dict(name='bundled'), tokenizer='bundled', row_length=64)
     section['splits'] = ['heldout']
+    put, sent = type(store).put_file, []
+
+    def cut(self, path, *given, **more):
+        sent.append(path)
+        if len(sent) == 4:
+            raise OSError('cut')
+        put(self, path, *given, **more)
+
     with monkeypatch.context() as patch:
-        patch.setattr(addresses, 'upload_folder', lambda *_: (tmp_path / 'no').stat())
-        with pytest.raises(FileNotFoundError):
+        patch.setattr(type(store), 'put_file', cut)
+        with pytest.raises(addresses.AddressError, match='cut'):
             preparing.if_missing(section, 'memory://shelf/new')
+    # What is there is a part, which the same command completes.
+    assert store.find('/shelf/new') and not row_folder.exists('memory://shelf/new')
     preparing.if_missing(section, 'memory://shelf/new')
     said = capsys.readouterr().out
     assert 'already prepared' in said and 'memory://shelf/new: uploaded' in said
