@@ -167,7 +167,9 @@ def find(address, is_pattern=False):
     return [
         _file(start + name, info)
         for name, info in infos.items()
-        if info['type'] != 'directory'  # 'other' is a link, as in caches of the Hub
+        # 'other' is a link, as in caches of the Hub; the consoles of stores show a folder
+        # by an empty object whose name ends in /.
+        if info['type'] != 'directory' and not name.endswith('/')
     ]
 
 

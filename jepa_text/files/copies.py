@@ -4,6 +4,7 @@ A copy is a folder below JEPA_TEXT_CACHE, by default jepa_text/copies in the use
 folder, named by its content. It may be deleted while no process uses it.
 """
 
+import contextlib
 import fnmatch
 import os
 import posixpath
@@ -90,7 +91,11 @@ def local_file(what, place, name, beside=()):
     text = text.rstrip('/')
     file = addresses.stat(text) or addresses.stat(f'{text}/{name}')
     folder, _, name = file.path.rpartition('/')
-    return copy_folder(folder, (name, *beside)) / name
+    files = {name: file}
+    for other in beside:
+        with contextlib.suppress(FileNotFoundError):
+            files[other] = addresses.stat(f'{folder}/{other}')
+    return copy_files(folder, files) / name
 
 
 def _copy(file, path, wanted):

@@ -141,6 +141,13 @@ def test_the_last_error_explains_that_retries_are_exhausted(pauses):
     assert pauses == list(addresses.PAUSES)
 
 
+def test_a_folder_that_a_console_made_is_empty(memory, monkeypatch):
+    marker = {'name': '/shelf/x/', 'size': 0, 'type': 'file'}
+    listed = {marker['name']: marker}
+    monkeypatch.setattr(type(memory), 'find', lambda *_, **__: listed)
+    addresses.check_free('memory://shelf/x')
+
+
 def test_a_folder_is_uploaded(tmp_path, memory):
     (tmp_path / 'deep').mkdir()
     for name in ('z.bin', 'manifest.json', 'deep/a.txt'):

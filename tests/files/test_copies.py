@@ -44,6 +44,8 @@ def test_a_file_is_given_directly_or_by_its_folder(store, tmp_path):
     for place in (tmp_path, tmp_path / 'a.json', ADDRESS, f'{ADDRESS}/a.json'):
         assert copies.local_file('x', place, 'a.json').read_text() in ('here', 'a.json')
     assert copies.local_file('x', tmp_path / 'none', 'a.json') == tmp_path / 'none'
+    store.pipe_file('/shelf/model/[1].json', b'1')  # no pattern
+    assert copies.local_file('x', f'{ADDRESS}/[1].json', '').read_text() == '1'
     with pytest.raises(FileNotFoundError, match=f'{ADDRESS}/b.json does not exist'):
         copies.local_file('x', f'{ADDRESS}/b.json', 'a.json')
     with pytest.raises(ValueError, match="The tokenizer='https://host/t.json' is an add"):
