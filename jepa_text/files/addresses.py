@@ -71,6 +71,19 @@ def is_address(path):
     return '://' in text or bool(paths.SCHEME.match(text))
 
 
+def ends_in(path, suffixes):
+    """Returns whether the name of a file ends in a suffix, ignoring case; that of a web
+    address ends before its query.
+
+    >>> ends_in('https://host/a.JSONL.gz?download=true', ('.zst', '.gz'))
+    True
+    """
+    name = str(path)
+    if name.startswith(('http://', 'https://')):
+        name = name.partition('?')[0]
+    return name.lower().endswith(suffixes)
+
+
 def location(what, path, model=False):
     """Returns a local path, or an address of one of STORES, as text.
 

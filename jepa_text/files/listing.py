@@ -50,7 +50,7 @@ def expand(path, suffixes):
     wanted = [
         file
         for file in files
-        if file.path.lower().endswith(endings) and not _is_hidden(file.path, top)
+        if addresses.ends_in(file.path, endings) and not _is_hidden(file.path, top)
     ]
     if not wanted:
         raise FileNotFoundError(
@@ -67,7 +67,7 @@ def _check_file(address, endings):
     """Raises FileNotFoundError unless an address of a web server is that of a file: of
     a folder, the server sends a page in HTML."""
     name = address.partition('?')[0]
-    if {*'*['} & {*name} or not name.lower().endswith(endings):
+    if {*'*['} & {*name} or not addresses.ends_in(name, endings):
         raise FileNotFoundError(
             f'{address} is not the address of one file that ends in '
             f'{", ".join(endings)}. Folders and patterns of web servers cannot be read: '

@@ -34,7 +34,7 @@ def open_bytes(file, unpack=True):
         stream = io.BufferedReader(_Remote(file), BUFFER)
     else:
         stream = open(path, 'rb', BUFFER)  # noqa: SIM115
-    if unpack and path.lower().endswith(PACKED):
+    if unpack and addresses.ends_in(path, PACKED):
         return io.BufferedReader(_Unpacked(stream, path), BUFFER)
     return stream
 
@@ -48,9 +48,9 @@ class _Unpacked(io.RawIOBase):
             raise ValueError(
                 f'{path} is empty, not a compressed file. Copy or download it again.'
             )
-        if path.lower().endswith(GZIP):
+        if addresses.ends_in(path, GZIP):
             self._plain = gzip.GzipFile(fileobj=packed, mode='rb')
-        elif path.lower().endswith(XZ):
+        elif addresses.ends_in(path, XZ):
             self._plain = lzma.LZMAFile(packed)  # noqa: SIM115
         else:
             import pyarrow

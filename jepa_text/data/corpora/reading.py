@@ -14,7 +14,7 @@ import hashlib
 import json
 
 from jepa_text.data.corpora import invalid_text
-from jepa_text.files import streams
+from jepa_text.files import addresses, streams
 from jepa_text.settings import ranges, resolve
 
 SPLITS = ('train', 'heldout')
@@ -86,7 +86,7 @@ def line_starts(file, size, blank=False):
 
 def is_compressed(path):
     """Whether a file is compressed, so that it can only be read from the beginning."""
-    return str(path).lower().endswith(streams.PACKED)
+    return addresses.ends_in(path, PACKED)
 
 
 def after(start):

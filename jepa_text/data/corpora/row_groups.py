@@ -43,7 +43,7 @@ def numbered(path, wanted=None, start=0, stop=None):
 
 def is_arrow(path):
     """Whether the name is of a file of Arrow's own formats, not of Parquet."""
-    return str(path).lower().endswith('.arrow')
+    return addresses.ends_in(path, '.arrow')
 
 
 def schema(path):

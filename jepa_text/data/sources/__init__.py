@@ -29,12 +29,11 @@ def section_of(path):
     known = sum(endings.values(), ())
     names = [path]
     is_group = addresses.is_address(path) or any(sign in path for sign in '*?[')
-    is_group = is_group and not path.lower().endswith(known)
-    if os.path.isdir(path) or is_group:
+    if os.path.isdir(path) or (is_group and not addresses.ends_in(path, known)):
         names = [file.path for file in listing.expand(path, known).files]
     found = {}
     for name in names:
-        kinds = (kind for kind in endings if name.lower().endswith(endings[kind]))
+        kinds = (kind for kind in endings if addresses.ends_in(name, endings[kind]))
         found.setdefault(next(kinds, 'text'), name)
     if len(found) > 1:
         found.pop('json', None)  # the properties of the other files

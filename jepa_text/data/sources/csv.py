@@ -10,6 +10,7 @@ looks like the end of a row, a file is never cut: it is read by one process.
 import functools
 
 from jepa_text.data.corpora import corpus, invalid_text, reading
+from jepa_text.files import addresses
 
 TSV = tuple(f'.tsv{end}' for end in reading.ENDS)
 SUFFIXES = (*(f'.csv{end}' for end in reading.ENDS), *TSV)
@@ -38,7 +39,7 @@ cut = corpus.whole
 
 def documents(piece, field, delimiter=','):
     """Yields the documents of a corpus.Piece; raises what `make` raises."""
-    is_tsv = piece.path.lower().endswith(TSV)
+    is_tsv = addresses.ends_in(piece.path, TSV)
     rows = reading.records(piece.file, is_tsv, strict=False, delimiter=delimiter)
     _, known = next(rows, (0, None))
     if known is None:

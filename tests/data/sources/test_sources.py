@@ -85,6 +85,8 @@ def test_the_kind_of_a_file_is_told_by_its_own_name(tmp_path):
         path = tmp_path / 'data.json.d' / name
         path.touch()
         assert sources.section_of(path) == {'name': kind, 'path': str(path)}
+    path = 'https://host/a.TSV.gz?download=true'
+    assert sources.section_of(path) == {'name': 'csv', 'path': path}
 
 
 def test_the_kind_of_a_folder_is_that_of_its_visible_files(tmp_path, monkeypatch):
