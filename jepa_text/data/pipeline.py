@@ -4,6 +4,7 @@ section.py has the config, mixture.py the order of rows, stream.py makes batches
 """
 
 import bisect
+import errno
 import hashlib
 import itertools
 import json
@@ -15,6 +16,7 @@ from array_record.python.array_record_data_source import ArrayRecordDataSource
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import section
 from jepa_text.data.rows import row_folder
+from jepa_text.files import streams
 from jepa_text.settings import resolve, schema
 
 
@@ -91,6 +93,7 @@ class Rows:
         self.fingerprint = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
     def _open(self):
+        streams.allow_open(len(self._paths))  # as each stays open once it is read
         try:
             records = ArrayRecordDataSource(self._paths)
             if len(records) == len(self):
@@ -118,6 +121,14 @@ class Rows:
             )
         except (RuntimeError, ValueError) as error:
             path = self._paths[bisect.bisect_right(self._ends, index)]
+            if 'Too many open files' in str(error):
+                raise OSError(
+                    errno.EMFILE,
+                    f'All {len(self._paths):,} shards of {self.split!r} stay open, which '
+                    'are more files than a process may open here: raise the hard limit '
+                    '(ulimit -Hn), or prepare the rows again with fewer shards',
+                    path,
+                ) from error
             raise ValueError(
                 f'Row {index} cannot be read: the shard {path} is damaged ({error}). '
                 f'{row_folder.REMEDY}'

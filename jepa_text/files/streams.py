@@ -8,6 +8,7 @@ import gzip
 import io
 import lzma
 import os
+import resource
 import zlib
 
 from fsspec import spec
@@ -37,6 +38,14 @@ def open_bytes(file, unpack=True):
     if unpack and addresses.ends_in(path, PACKED):
         return io.BufferedReader(_Unpacked(stream, path), BUFFER)
     return stream
+
+
+def allow_open(count):
+    """Lets this process have a number of files open beside those that it may have open
+    now, as far as its hard limit allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft + count, hard), hard))
 
 
 class _Unpacked(io.RawIOBase):

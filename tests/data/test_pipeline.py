@@ -1,5 +1,7 @@
+import contextlib
 import hashlib
 import os
+import resource
 import shutil
 import time
 
@@ -147,6 +149,32 @@ def test_a_damaged_record_names_the_shard(folder):
         assert 'jepa-text prepare' in error
     with pytest.raises(ValueError, match='train-00001.*is damaged'):
         take(len(data), data)
+
+
+@contextlib.contextmanager
+def two_more_files():
+    """Only two more files may be open."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest, taken = max(map(int, os.listdir('/proc/self/fd'))), [0]
+    while taken[-1] < highest:  # the limit is one of numbers, lower ones are free
+        taken.append(os.open(os.devnull, os.O_RDONLY))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken[-1] + 3, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for number in taken[1:]:
+            os.close(number)
+
+
+@pytest.mark.skipif(not os.path.exists('/proc/self/fd'), reason='no /proc here')
+def test_there_may_be_more_shards_than_open_files(whole):
+    with two_more_files():
+        data = pipeline.Rows(whole, 'train')
+        assert len([data[index] for index in range(len(data))]) == len(data)
+    data = pipeline.Rows(whole, 'train')
+    with two_more_files(), pytest.raises(OSError, match=r'All 3 shards .*ulimit -Hn'):
+        [data[index] for index in range(len(data))]
 
 
 def test_verify_reads_every_byte(folder):

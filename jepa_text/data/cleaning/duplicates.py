@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jepa_text.files import atomic
+from jepa_text.files import atomic, streams
 
 # The hash is in two halves, so that it can be sorted.
 DOCUMENT = np.dtype([('number', '<i8'), ('high', '<u8'), ('low', '<u8')])
@@ -48,6 +48,7 @@ def decide(folder, parts, memory=MEMORY):
     Uses about `memory` bytes, and one per document: documents are compared in groups of
     equal first bits of their hash. Running it again writes the same files.
     """
+    streams.allow_open(parts)  # as each stays mapped
     documents = [_read(_path(folder, part, 'documents')) for part in range(parts)]
     is_copy = [np.zeros(len(one), bool) for one in documents]
     room = max(memory // ROW_BYTES, 1)
