@@ -13,17 +13,20 @@ _log = logging.getLogger(__name__)
 def take(file, wait=True):
     """Locks an open file, until it is closed or the process ends.
 
-    Returns False if the file system does not support locks, as some network file systems
-    do not: then nothing is excluded. Raises BlockingIOError if another process holds the
-    lock, unless `wait` is set.
+    Raises BlockingIOError if another process holds the lock, unless `wait` is set. Warns
+    if the file system does not support locks, as some network file systems do not: then
+    nothing is excluded.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
             raise
-        return False
-    return True
+        _log.warning(
+            'The file system of %s does not support locks: make sure that no second '
+            'process works in this folder.',
+            file.name,
+        )
 
 
 def myself():
@@ -35,22 +38,16 @@ def myself():
 def held(path, what):
     """Holds the lock of a file that names its holder, for `what`, such as a workdir.
 
-    Raises RuntimeError, with the name of the holder, if another process holds it. Warns
-    if the file system does not support locks. The file stays: after a removal, a second
-    process could lock a new file of that name while the first holds the removed one.
+    Raises RuntimeError, with the name of the holder, if another process holds it. The
+    file stays: after a removal, a second process could lock a new file of that name while
+    the first holds the removed one.
     """
     with open(path, 'a+', encoding='utf-8') as file:
         try:
-            is_held = take(file, wait=False)
+            take(file, wait=False)
         except BlockingIOError:
             file.seek(0)
             raise in_use(what, file.read()) from None
-        if not is_held:
-            _log.warning(
-                'The file system of %s does not support locks: make sure that no second '
-                'process works in this folder.',
-                path,
-            )
         file.truncate(0)
         file.write(myself())
         file.flush()
