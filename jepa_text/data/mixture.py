@@ -7,7 +7,7 @@
 No part is ever far from its share: of the first n rows it has n * share, up to
 (1 + H(parts - 2)) / 2 rows, where H(k) = 1 + 1/2 + ... + 1/k: half a row for two parts,
 one for three, less than two for ten. The part of any row is computed from i alone, with
-two divisions per part and weights as exact fractions, so the only state is i.
+weights as exact fractions, so the only state is i.
 """
 
 import dataclasses
@@ -16,8 +16,6 @@ import hashlib
 import json
 from fractions import Fraction
 from typing import Any
-
-import numpy as np
 
 # The key in the batches of a mixture for the part of each row: one-hot bool [B, parts].
 PART = 'data_part'
@@ -82,19 +80,14 @@ class Mixture:
         >>> [Mixture(parts).at(i) for i in range(4)]
         [(0, 0), (1, 0), (0, 1), (0, 2)]
         """
-        now, then = index, index + 1
-        for number, share, whole in self._split:
-            # Rounded to nearest, so that the remaining rows are near their share, too.
-            had, has = ((2 * n * share + whole) // (2 * whole) for n in (now, then))
-            if has > had:
-                return number, had
-            now, then = now - had, then - has
-        return self._last, now
+        before, after = self.counts(index), self.counts(index + 1)
+        return next((p, n) for p, n in enumerate(before) if after[p] > n)
 
     def counts(self, index):
         """Returns how many of the first `index` rows each part has."""
         counts, left = [0] * len(self.parts), index
         for number, share, whole in self._split:
+            # Rounded to nearest, so that the remaining rows are near their share, too.
             counts[number] = (2 * left * share + whole) // (2 * whole)
             left -= counts[number]
         counts[self._last] = left
@@ -105,6 +98,3 @@ class Mixture:
         including those before the mixture."""
         counts = self.counts(row - self.begins)
         return [part.before + count for part, count in zip(self.parts, counts)]
-
-    def one_hot(self, number):
-        return np.arange(len(self.parts)) == number

@@ -32,6 +32,7 @@ def test_every_prefix_is_near_the_weights(chosen, index):
     assert sum(after) == index + 1
     # The rows of a part are in order, without repeats or gaps.
     assert row == before[part] and after[part] == row + 1
+    assert all(new >= old for new, old in zip(after, before))
     bound = (1 + sum(1 / k for k in range(1, len(chosen) - 1))) / 2
     assert all(abs(n - index * s) <= bound for n, s in zip(before, made.shares))
 

@@ -35,6 +35,7 @@ Packing only needs the lengths, so no tokens are held in memory. It is determini
 """
 
 import bisect
+import collections
 import dataclasses
 
 import numpy as np
@@ -109,8 +110,7 @@ def _best_fit_decreasing(lengths, row_length):
     rows = np.zeros(len(lengths), np.int64)
     # open_rows[room] are the rows with that much room; rooms has the values in use,
     # sorted.
-    open_rows = [[] for _ in range(row_length + 1)]
-    rooms, opened = [], 0
+    open_rows, rooms, opened = collections.defaultdict(list), [], 0
     for index, length in enumerate(lengths):
         place = bisect.bisect_left(rooms, length)
         if place < len(rooms):

@@ -92,17 +92,17 @@ def _reserved(tokenizer):
 
 def renamed(content, old, new):
     """Renames a token in the content of a tokenizer.json, in place, and returns it."""
+
+    def named(name):
+        return new if name == old else name
+
     for token in content['added_tokens']:
-        if token['content'] == old:
-            token['content'] = new
+        token['content'] = named(token['content'])
     vocabulary = content['model'].get('vocab')
-    if isinstance(vocabulary, dict) and old in vocabulary:
-        names = {name: new if name == old else name for name in vocabulary}
-        content['model']['vocab'] = {names[n]: i for n, i in vocabulary.items()}
+    if isinstance(vocabulary, dict):
+        content['model']['vocab'] = {named(n): i for n, i in vocabulary.items()}
     elif isinstance(vocabulary, list):
-        content['model']['vocab'] = [
-            [new, s] if name == old else [name, s] for name, s in vocabulary
-        ]
+        content['model']['vocab'] = [[named(name), s] for name, s in vocabulary]
     return content
 
 
