@@ -84,9 +84,7 @@ def load(folder):
 
 def hash_documents(folder, numbers):
     """Writes the hashes of the documents of units."""
-    with exits.config_errors():
-        work = load(folder)
-        _for_each('hash', numbers, functools.partial(_hash, work))
+    _for_each('hash', _hash, folder, numbers)
 
 
 def find_duplicates(folder, count):
@@ -99,15 +97,14 @@ def make_shards(folder, numbers):
 
     Raises ValueError for a long document that cannot be cut, and what the source raises.
     """
-    with exits.config_errors():
+    _for_each('prepare', _make_shards, folder, numbers)
+
+
+def _for_each(label, call, folder, numbers):
+    with exits.config_errors(), progress.Progress(label, len(numbers)) as bar:
         work = load(folder)
-        _for_each('prepare', numbers, functools.partial(_make_shards, work))
-
-
-def _for_each(label, numbers, call):
-    with progress.Progress(label, len(numbers)) as bar:
         for count, number in enumerate(numbers, 1):
-            call(number)
+            call(work, number)
             bar.update(count)
 
 
@@ -209,9 +206,10 @@ def _read(work, pieces):
     if pieces is None:
         source = work.settings['source']['name']
         for split, documents in work.corpora.items():
-            where = f'{source}, {split}'
-            for number, document in enumerate(invalid_text.with_bad(documents, where), 1):
-                yield split, document, functools.partial(invalid_text.NAME, where, number)
+            describe = functools.partial(invalid_text.NAME, f'{source}, {split}')
+            checked = invalid_text.with_bad(documents, describe)
+            for number, document in enumerate(checked, 1):
+                yield split, document, functools.partial(describe, number)
         return
     one = next(iter(work.corpora.values()))
     for piece in (corpus.Piece(*fields) for fields in pieces):

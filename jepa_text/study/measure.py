@@ -28,9 +28,8 @@ def probes(config, rows):
     """Returns ([Probe], {name: why there is no such probe}) of the corpus."""
     source, section = config['prepare']['source'], config['study']
     documents = sources.build(source, split_of(section))
-    checked = invalid_text.with_bad(documents, source['name'])
     return representation.make(
-        (one for one in checked if not isinstance(one, invalid_text.Bad)),
+        invalid_text.valid(documents, source['name']),
         section['tasks'],
         tokenizers.load(rows / 'tokenizer.json'),
         config['data']['row_length'],

@@ -194,8 +194,7 @@ def _sample(parsed, split, size):
             return reading.split_of(text, every) == split
 
     tally = units.Tally()
-    checked = invalid_text.with_bad(documents, parsed.source['name'])
-    good = invalid_text.valid(checked, tally.drop_bad)
+    good = invalid_text.valid(documents, parsed.source['name'], tally.drop_bad)
     texts = (document['text'] for document in good)
     sample = sampling.draw(texts, size, parsed.sample.read_bytes, is_wanted)
     # Invalid documents belong to the first split.

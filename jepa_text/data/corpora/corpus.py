@@ -98,11 +98,9 @@ class Corpus:
     cut: Callable = whole
 
     def documents(self, piece):
-        """Yields the checked documents of a piece: dicts with `text`,
+        """Returns the checked documents of a piece: dicts with `text`,
         invalid_text.Bad."""
-        for number, document in enumerate(self.read(piece), 1):
-            describe = functools.partial(piece.describe, number)
-            yield invalid_text.check(document, describe)
+        return invalid_text.with_bad(self.read(piece), piece.describe)
 
     def __iter__(self):
         """Yields the checked documents of the split. Invalid ones, whose text has no

@@ -72,16 +72,17 @@ def reason_of(text):
     return ''
 
 
-def with_bad(documents, source):
-    """Yields the checked documents of a source, a Bad in place of each bad one; `source`
-    is its name in messages."""
+def with_bad(documents, describe):
+    """Yields the checked documents, a Bad in place of each bad one; `describe(number)`
+    returns the name of a document, by its number from 1."""
     for number, document in enumerate(documents, 1):
-        yield check(document, functools.partial(NAME, source, number))
+        yield check(document, functools.partial(describe, number))
 
 
-def valid(documents, skip):
-    """Yields the valid documents, and calls `skip` with each Bad."""
-    for document in documents:
+def valid(documents, source, skip=lambda bad: None):
+    """Yields the valid documents of a source, and calls `skip` with a Bad for each other
+    one; `source` is its name in messages."""
+    for document in with_bad(documents, functools.partial(NAME, source)):
         if isinstance(document, Bad):
             skip(document)
         else:
