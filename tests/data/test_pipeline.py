@@ -202,14 +202,19 @@ def test_errors_in_corrupt_end_the_stream():
         next(made)
 
 
-def test_prefetching_is_bounded():
+def noted(**given):
+    """Returns (batches of 3 rows, the steps of the rows that were read)."""
     read = []
 
-    def noted(row, rng, step):
+    def corrupt(row, rng, step):
         read.append(step)
         return draw(row, rng, step)
 
-    made = stream.batches(of(Numbered(99)), noted, batch_size=3, seed=0, start=5)
+    return stream.batches(of(Numbered(99)), corrupt, batch_size=3, seed=0, **given), read
+
+
+def test_prefetching_is_bounded():
+    made, read = noted(start=5)
     for _ in range(3):
         next(made)
     count = 0
@@ -222,13 +227,7 @@ def test_prefetching_is_bounded():
 
 
 def test_no_step_after_the_last_one_is_read():
-    read = []
-
-    def noted(row, rng, step):
-        read.append(step)
-        return draw(row, rng, step)
-
-    made = stream.batches(of(Numbered(99)), noted, batch_size=3, seed=0, start=1, stop=6)
+    made, read = noted(start=1, stop=6)
     assert len(list(made)) == 5 and {*read} == {1, 2, 3, 4, 5}
 
 

@@ -266,16 +266,6 @@ def test_invalid_settings_are_refused_before_reading(tmp_path):
         csv.make('train', tmp_path, delimiter=';;')
 
 
-def test_parquet_columns_and_nulls_are_named(tmp_path):
-    path = tmp_path / 'a.parquet'
-    arrow.write_table(pyarrow.table({'text': ['one', None, 'three']}), path)
-    with pytest.raises(ValueError, match="no column 'body'; it has: text"):
-        list(parquet.make('train', path, field='body'))
-    one, bad, three = parquet.make('train', path, heldout_every=ALL)
-    assert (one['text'], three['text']) == ('one', 'three')
-    assert bad == ('null, not text', f'{path}, row 2')
-
-
 def test_damaged_parquet_files_raise(tmp_path):
     table = pyarrow.table({'text': [f'document {n} of the sea' for n in range(400)]})
     path = tmp_path / 'a.parquet'
