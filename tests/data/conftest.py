@@ -12,5 +12,6 @@ def units_of(monkeypatch):
     def call(size):
         monkeypatch.setattr(corpus, 'SMALLEST', size)
         monkeypatch.setattr(corpus, 'LARGEST', size)
+        monkeypatch.setattr(corpus, 'WAITING', 2)
 
     return call

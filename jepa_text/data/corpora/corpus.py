@@ -20,7 +20,9 @@ from jepa_text.files import addresses, listing, paths
 # Bytes per unit: the size of the corpus / SHARE, clipped to [SMALLEST, LARGEST]. A byte
 # of a compressed file counts PACKED times.
 SMALLEST, LARGEST, SHARE, PACKED = 8 * 2**20, 64 * 2**20, 256, 3
-CONCURRENT = 16  # files cut at a time, as remote ones take a request each
+# Files cut at a time, as remote ones take a request each, and those waiting for it, of
+# which each takes 2 kB.
+CONCURRENT, WAITING = 16, 1024
 
 
 class Piece(NamedTuple):
@@ -117,10 +119,12 @@ class Corpus:
         """Returns the units of the corpus in order, as lists of Piece."""
         total = sum(file.size or 0 for file in self.listed.files)
         size = min(max(SMALLEST, total // SHARE), LARGEST)
+        files, cut = self.listed.files, functools.partial(self.cut, size=size)
+        parts = (files[at : at + WAITING] for at in range(0, len(files), WAITING))
         with ThreadPoolExecutor(CONCURRENT) as pool:
-            pieces = pool.map(functools.partial(self.cut, size=size), self.listed.files)
+            cuts = itertools.chain.from_iterable(pool.map(cut, part) for part in parts)
             units, filled = [[]], 0
-            for piece, count in itertools.chain.from_iterable(pieces):
+            for piece, count in itertools.chain.from_iterable(cuts):
                 if units[-1] and filled + count > size:
                     units.append([])
                     filled = 0
