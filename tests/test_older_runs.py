@@ -1,5 +1,6 @@
 """Runs of version 0.1: docs/upgrading.md says which still load, and what is refused."""
 
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -26,6 +27,14 @@ def older(tmp_path):
 def test_a_run_of_0_1_loads_with_the_same_vectors(older):
     vectors_ND = load.load(str(older)).encode(TEXTS)
     np.testing.assert_allclose(vectors_ND, np.load(older / 'vectors.npy'), atol=1e-5)
+
+
+def test_a_loaded_model_is_saved_after_its_checkpoint_was_deleted(older, tmp_path):
+    model = load.load(older)
+    shutil.rmtree(older / 'checkpoints')
+    model.save(tmp_path / 'kept')
+    facts = load.load(tmp_path / 'kept').facts()
+    assert [phase['objective']['name'] for phase in facts.history] == ['clm', 'hybrid']
 
 
 @pytest.mark.slow

@@ -3,20 +3,22 @@
 from jepa_text.files import checksums
 from jepa_text.hf import card
 from jepa_text.report import frequencies
-from jepa_text.running import metrics, restore
+from jepa_text.running import metrics
 
 INIT_FROM = 'init_from.json'
 
 
-def of_run(workdir, step, kind):
-    """The card.Facts of a run at a step; `kind` is the loss that it is judged by."""
-    config = checksums.read_json(workdir / 'config.json')
-    history = tuple(restore.meta(workdir / 'checkpoints', step)['history'])
+def of_run(workdir, step, config, history, kind):
+    """The card.Facts of a run at a step, given its config and its phases until then.
+
+    `kind` is the loss that it is judged by. The checkpoint of the step may be gone, as a
+    run that continues deletes older ones.
+    """
     measured_at, measured = metrics.newest(workdir, frequencies.PREFIX, step)
     return card.Facts(
         name=f'{workdir.name}-{step}',
         step=step,
-        history=history,
+        history=tuple(history),
         measured=measured,
         measured_at=measured_at,
         sentences=tuple(frequencies.sentences(measured, kind)),

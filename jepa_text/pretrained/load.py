@@ -151,7 +151,8 @@ def abstract(workdir, step=None, name=''):
     identity.check(name, config, tokenizer, meta)
     model = _model(config, tokenizer, meta, meta['phase'], f'{name} at step {step}')
     judged_by = model.network.objective.judged_by
-    known = functools.partial(facts.of_run, workdir.resolve(), step, judged_by)
+    given = step, config, meta['history'], judged_by
+    known = functools.partial(facts.of_run, workdir.resolve(), *given)
     return step, dataclasses.replace(model, facts=known)
 
 

@@ -324,7 +324,8 @@ class _Rest:
         return isinstance(other, _Rest) and memo.equal(self._parts, other._parts)
 
     def __hash__(self):
-        return hash((self.model.network.encoder, self.model.tokenizer.fingerprint))
+        # Not of the encoder, as one may have fields that cannot be hashed.
+        return hash(self.model.tokenizer.fingerprint)
 
 
 def _check_text(name, text):

@@ -273,26 +273,18 @@ def test_the_card_keeps_the_license_of_the_model_that_was_loaded(tmp_path, memor
 
 
 @pytest.mark.parametrize('prefix', ['', 'hf:'])
-def test_the_card_contains_no_local_path(tmp_path, monkeypatch, prefix):
+def test_the_card_contains_no_local_path(tmp_path, prefix):
     """Neither of its origin nor of itself."""
     old = tmp_path / 'the old one'
-    config = {
-        'data': {'folder': str(tmp_path)},
-        'init_from': {'path': f'{prefix}{old}'},
-        'phases': [{}],
-    }
+    config = {'init_from': {'path': f'{prefix}{old}'}}
     lines = [f'from      {old}, commit None', 'weights   new']
-    for name, content in (
-        ('config.json', config),
-        ('init_from.json', {'lines': lines, 'family': None}),
-    ):
-        (tmp_path / name).write_text(json.dumps(content))
+    record = {'lines': lines, 'family': None}
+    (tmp_path / 'init_from.json').write_text(json.dumps(record))
     history = [{'start': 0, 'stop': 7, 'objective': {'name': 'mlm'}}]
-    monkeypatch.setattr(known.restore, 'meta', lambda *_: {'history': history})
     lost = {'step': 6, 'heldout/mlm_loss': 7.05, 'heldout/unigram_entropy': 6.4}
     (tmp_path / 'metrics.jsonl').write_text(json.dumps(lost) + '\n')
     model = dataclasses.replace(trained(), name=f'hf:{tmp_path}/this one')
-    facts = known.of_run(tmp_path, 7, 'mlm')
+    facts = known.of_run(tmp_path, 7, config, history, 'mlm')
     assert facts.name == f'{tmp_path.name}-7'
     text = card.text(model, 'BertModel', 1, dataclasses.replace(facts, name=''))
     assert str(tmp_path) not in text and str(tmp_path.parent) not in text
