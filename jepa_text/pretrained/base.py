@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jepa_text import losses
 from jepa_text.data import tokenizers
 from jepa_text.models import layers
 from jepa_text.settings import resolve
@@ -256,13 +256,9 @@ def label_index(labels, label):
 
 def cross_entropy(logits_NC, labels_N):
     """(sum, count) of -log softmax over the labels that are not IGNORED, float32."""
-    flat_NC = logits_NC.reshape(-1, logits_NC.shape[-1]).astype(jnp.float32)
-    flat_N = labels_N.reshape(-1)
-    counts_N = flat_N != IGNORED
-    log_NC = jax.nn.log_softmax(flat_NC)
-    index_N1 = jnp.where(counts_N, flat_N, 0)[:, None]
-    picked_N = jnp.take_along_axis(log_NC, index_N1, axis=1)[:, 0]
-    return -jnp.sum(jnp.where(counts_N, picked_N, 0.0)), jnp.sum(counts_N)
+    where_N = labels_N != IGNORED
+    loss_N = losses.cross_entropy(logits_NC, jnp.where(where_N, labels_N, 0))
+    return losses.masked_sum(loss_N, where_N), jnp.sum(where_N)
 
 
 def collate(rows, size, length, pad_id):
