@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.pretrained import base
+from jepa_text.settings import ranges
 
 MIN_CONTEXT = 8  # minimum tokens of the context per row
 
@@ -49,6 +50,8 @@ class Spans(base.Kind):
     def __post_init__(self):
         if self.learn not in ('ends', 'tokens'):
             raise ValueError(f'learn={self.learn!r}; there are: ends, tokens.')
+        ranges.number('stride', self.stride, whole=True, minimum=0)
+        ranges.number('longest', self.longest, whole=True, minimum=1)
         if not self.template.endswith('{second}'):
             raise ValueError(
                 f'template={self.template!r} must end with {{second}}, the context, so '

@@ -20,11 +20,17 @@ def reader(length=64):
     return prediction.reader(examined.model(), length)
 
 
-def test_unknown_poolings_and_acts_raise():
+def test_invalid_settings_raise():
     with pytest.raises(ValueError, match="pool='maen'. Did you mean 'mean'"):
         labels.Labels(labels=('a', 'b'), pool='maen')
     with pytest.raises(ValueError, match='pool'):
         schema.read(config.Finetuning, {'pool': 'maen'})
+    for setting, words in (
+        (dict(stride=-1), 'stride=-1'),
+        (dict(longest=0), 'longest=0'),
+    ):
+        with pytest.raises(ValueError, match=f'{words} must be an integer at least'):
+            spans.Spans(**setting)
     kind = tags.Tags(labels=('O', 'X'), act='relu')
     with pytest.raises(ValueError, match="act='relu'. Did you mean 'gelu'"):
         kind.modules(examined.model().network.encoder)
