@@ -1,6 +1,5 @@
 """The weights of each balance rule, and the drift of the learned one."""
 
-import dataclasses
 import functools
 
 import jax
@@ -79,12 +78,6 @@ def test_fixed_and_schedule():
     rule = balance.make(EVERY_RULE[1], steps=10)
     found = [weights_of(rule, step=step)[0] for step in (0, 5, 10, 99)]
     assert_allclose(found, [0.1, 0.5, 0.9, 0.9], rtol=1e-6)
-
-
-@pytest.mark.parametrize('name, value', [('weight', 2.0), ('low', 0.9)])
-def test_fields_of_ones_own_rule_have_no_ranges(name, value):
-    rule = dataclasses.make_dataclass('Own', [name], bases=(balance.Balance,))(value)
-    assert getattr(rule, name) == value and rule.memory() == {}
 
 
 def test_sigmoid_has_the_gradient_of_the_paper_and_none_if_clipped():
