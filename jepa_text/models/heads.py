@@ -155,7 +155,7 @@ def _split(rows, shape):
 
 @dataclasses.dataclass(frozen=True)
 class PredictorSizes:
-    """The kind of predictor, 'mlp' or 'transformer', and its sizes."""
+    """The kind of predictor, 'mlp', 'transformer' or 'block', and its sizes."""
 
     kind: str
     hidden: int
@@ -166,7 +166,7 @@ class PredictorSizes:
         for name in ('hidden', 'depth', 'heads'):
             what = 'predictor_' + name.replace('hidden', 'width')
             ranges.number(what, getattr(self, name), whole=True, minimum=1)
-        if self.kind == 'transformer' and self.hidden % (2 * self.heads):
+        if self.kind != 'mlp' and self.hidden % (2 * self.heads):
             raise ValueError(
                 f'predictor_width={self.hidden} is not a multiple of twice '
                 f'predictor_heads={self.heads}: rotary positions need even heads.'
@@ -179,8 +179,8 @@ class PredictorSizes:
         """
         if self.kind == 'mlp':
             return MLPPredictor(width, self.hidden)
-        sizes = self.hidden, self.depth, self.heads
-        return TransformerPredictor(width, *sizes, attention)
+        module = TransformerPredictor if self.kind == 'transformer' else BlockPredictor
+        return module(width, self.hidden, self.depth, self.heads, attention)
 
 
 class MLPPredictor(nn.Module):

@@ -72,7 +72,7 @@ def make(
     return IJEPA(
         **parts('ijepa', mlm, balance, latent, **common),
         predictor=heads.PredictorSizes(
-            'transformer', predictor_width, predictor_depth, predictor_heads
+            'block', predictor_width, predictor_depth, predictor_heads
         ),
         masks=masks,
         options=options,
@@ -89,10 +89,6 @@ class IJEPA(LatentObjective):
     options: Any
     kept: int
     hidden: int
-
-    def predictor_module(self, encoder):
-        sizes = self.predictor.hidden, self.predictor.depth, self.predictor.heads
-        return heads.BlockPredictor(encoder.width, *sizes, encoder.attention)
 
     def corrupt(self, example, rng, step=0):
         tokens_L, segments_L = example['tokens'], example['segment_ids']

@@ -107,12 +107,9 @@ class LatentObjective(Objective):
         self.latent.check_depth(encoder.depth)
         return {
             **self.mlm.modules(encoder),
-            'predictor': self.predictor_module(encoder),
+            'predictor': self.predictor.build(encoder.width, encoder.attention),
             **self.balance.modules(),
         }
-
-    def predictor_module(self, encoder):
-        return self.predictor.build(encoder.width, encoder.attention)
 
     def counts(self, batch):
         return {**self.mlm.counts(batch), 'latent': self.count_latents(batch)}
