@@ -55,13 +55,6 @@ def from_preset(cls, presets, preset, keywords):
     the additional rows are unused. Raises ValueError for an unknown preset or keyword, a
     missing size, sizes out of range, or sizes that do not divide each other.
     """
-    model = cls(**_sizes(cls, presets, preset, keywords))
-    _check_model(model)
-    return model
-
-
-def _sizes(cls, presets, preset, keywords):
-    """Returns the keywords of `cls`, each checked to be in its range."""
     if preset is not None:
         resolve.check_choice('preset', preset, presets)
     sizes = {**presets.get(preset, {}), **keywords}
@@ -71,7 +64,10 @@ def _sizes(cls, presets, preset, keywords):
         _check_size(key, value)
     sizes['vocab_size'] = _rows(sizes['vocab_size'], rows)
     # A saved config has lists in place of tuples.
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in sizes.items()}
+    sizes = {k: tuple(v) if isinstance(v, list) else v for k, v in sizes.items()}
+    model = cls(**sizes)
+    _check_model(model)
+    return model
 
 
 def _check_model(model):
@@ -282,9 +278,13 @@ def run(layer, hidden_BLD, inputs, kinds, *, scan, remat):
     """
     if not kinds:
         return hidden_BLD, hidden_BLD[None][:0] if layer.keep else None
-    indices = _kind_indices(kinds)
+    # The kind of each layer, unless there is only kind 0.
+    indices = jnp.array(kinds, jnp.int32) if any(kinds) else None
+    cls = Block
+    if remat != 'none':
+        # Under scan prevent_cse is unnecessary and prevents fusions.
+        cls = nn.remat(Block, policy=REMAT[remat], prevent_cse=not scan)
     if not scan:
-        cls = Block if remat == 'none' else nn.remat(Block, policy=REMAT[remat])
         traced_once = nn.jit(_call)  # layers of the same shapes share their trace
         outputs = []
         for index in range(len(kinds)):
@@ -296,10 +296,6 @@ def run(layer, hidden_BLD, inputs, kinds, *, scan, remat):
                 hidden_BLD, _ = call(module, hidden_BLD, *inputs, kind)
             outputs.append(hidden_BLD)
         return hidden_BLD, jnp.stack(outputs) if layer.keep else None
-    cls = Block
-    if remat != 'none':
-        # Under scan prevent_cse is unnecessary and prevents fusions.
-        cls = nn.remat(Block, policy=REMAT[remat], prevent_cse=False)
     stack = nn.scan(
         cls,
         variable_axes={'params': 0},
@@ -315,8 +311,3 @@ def run(layer, hidden_BLD, inputs, kinds, *, scan, remat):
 
 def _call(module, *inputs):
     return module(*inputs)
-
-
-def _kind_indices(kinds):
-    """Returns the kind of each layer as an array, or None if there is only kind 0."""
-    return None if set(kinds) <= {0} else jnp.array(kinds, jnp.int32)
