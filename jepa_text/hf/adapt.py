@@ -11,6 +11,7 @@ import dataclasses
 import json
 import re
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -91,13 +92,11 @@ def with_token_rows(leaves, rows_V, known):
     """
 
     def picked(leaf, axis):
-        mean = jnp.mean(
-            leaf[:known] if axis == 0 else leaf[:, :known], axis, keepdims=True
-        )
-        shape = [1] * leaf.ndim
-        shape[axis] = -1
-        taken = jnp.take(leaf, jnp.asarray(np.maximum(rows_V, 0)), axis)
-        return jnp.where(jnp.asarray(rows_V < 0).reshape(shape), mean, taken)
+        first = jax.lax.slice_in_dim(leaf, 0, known, axis=axis)
+        mean = jnp.mean(first, axis, keepdims=True)
+        taken = jnp.take(leaf, np.maximum(rows_V, 0), axis)
+        shape = [-1 if each == axis else 1 for each in range(leaf.ndim)]
+        return jnp.where((rows_V < 0).reshape(shape), mean, taken)
 
     own = {path: BY_TOKEN[path] for path in leaves if path in BY_TOKEN}
     return leaves | {path: picked(leaves[path], axis) for path, axis in own.items()}

@@ -82,11 +82,15 @@ def load(name, revision=None, *, family=None, mesh=None, adapt=None):
 
 
 def sketch(name, revision=None, *, family=None, adapt=None):
-    """(section, tied, family, whether there is an LM head) that `load` would return,
-    without parameters."""
+    """What `load` would return, without parameters: {'model': the section of a config,
+    'tied', 'family', 'has_head': whether there is an LM head}."""
     source, section, _, _, head = _choose(name, revision, family, adapt)
-    has_head = source.has_head or head == 'new'
-    return section, source.tied and head == 'keep', source.family, has_head
+    return {
+        'model': section,
+        'tied': source.tied and head == 'keep',
+        'family': source.family,
+        'has_head': source.has_head or head == 'new',
+    }
 
 
 def outline(name, has_weights=False):

@@ -151,14 +151,11 @@ def _shift_of(config, causal):
     return shift
 
 
-def shapes_of(section, tied, has_head):
-    """{path: shape} of the parameters of the encoder, and of its head if it has one."""
-    return dict(_shapes_of(encoder_of(section), tied, has_head))
-
-
 # An export reads back the model that it wrote.
 @memo.memoize
-def _shapes_of(encoder, tied, has_head):
+def shapes_of(section, tied, has_head):
+    """{path: shape} of the parameters of the encoder, and of its head if it has one."""
+    encoder = encoder_of(section)
     modules = {'encoder': encoder}
     if has_head:
         modules['lm_head'] = heads.lm_head(encoder, tied)

@@ -55,7 +55,7 @@ def write(
     origin = (model.record or (facts and facts.init_from) or {}).get('family')
     pooling.check(model.pool, model.ends()[0], (), model.tokenizer.special_ids)
     if family is None and model.kind is not None:
-        family = exported.family_of(model, model.kind)
+        family = to_family.tuned_family(model, exported.form_of(model.kind))
     if family is None:
         family = to_family.usual_family(model.network.encoder, model.causal, origin)
     task = None

@@ -19,11 +19,6 @@ def form_of(kind):
     return forms.get(kind.name)
 
 
-def family_of(model, kind):
-    """The family that a fine-tuned load.Pretrained is exported to by default."""
-    return to_family.tuned_family(model, form_of(kind))
-
-
 def with_usual_head(kind, model):
     """The kind with the head of the class that the model's family has for it.
 
@@ -32,7 +27,8 @@ def with_usual_head(kind, model):
     """
     if kind.name == labels.Vectors.name:
         return dataclasses.replace(kind, pool=pooling.base(model.pool))
-    form, family = form_of(kind), family_of(model, kind)
+    form = form_of(kind)
+    family = to_family.tuned_family(model, form)
     if form is None or family is None:
         return kind
     theirs = FAMILIES[family].tasks[form]
@@ -44,7 +40,8 @@ def with_usual_head(kind, model):
 
 def obstacle(kind, model):
     """Why a model cannot be exported after fine-tuning for a kind; None if it can."""
-    form, family = form_of(kind), family_of(model, kind)
+    form = form_of(kind)
+    family = to_family.tuned_family(model, form)
     is_vectors = kind.name == labels.Vectors.name
     if family is None or (form is None and not is_vectors):
         what = 'vectors' if is_vectors else task_head.WHAT.get(form, kind.name)

@@ -62,9 +62,7 @@ def describe(source):
     parameters."""
     if source.is_foreign:
         name = source.path.removeprefix('hf:')
-        section, *rest = hf_load.sketch(name, **source.options)
-        found = dict(zip(('tied', 'family', 'has_head'), rest))
-        return {'model': json.loads(json.dumps(section)), **found}
+        return json.loads(json.dumps(hf_load.sketch(name, **source.options)))
     folder = _folder(source)
     step, model = load.abstract(folder, source.step)
     record = folder / FILE
