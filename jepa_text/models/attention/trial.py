@@ -5,8 +5,8 @@ few rows are computed with both, forward and backward, once per process and kind
 request.
 """
 
+import concurrent.futures
 import functools
-import threading
 
 import jax
 import jax.numpy as jnp
@@ -23,27 +23,16 @@ def failure(attend, reference, **options):
 
     `options` are the keywords of `deviations`.
     """
-    result = []
-
-    def run():
-        try:
-            result.append(_describe(deviations(attend, reference, **options)))
-        # Any error that a kernel raises is a result of the trial.
-        except Exception as error:
-            first = (str(error).strip() or 'no message').splitlines()[0]
-            result.append(f'its trial here raised {type(error).__name__}: {first[:160]}')
-
     # A new thread does not inherit the caller's trace, mesh or settings.
-    thread = threading.Thread(target=run, name='trial')
-    thread.start()
-    thread.join()
-    return result[0]
-
-
-def _describe(errors):
-    for name, error in errors.items():
-        if not error <= TOLERANCE:
-            return f'{name} was off by {error:.1%} in a trial here'
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        trial = thread.submit(deviations, attend, reference, **options)
+    # Any error that a kernel raises is a result of the trial.
+    if error := trial.exception():
+        first = (str(error).strip() or 'no message').splitlines()[0]
+        return f'its trial here raised {type(error).__name__}: {first[:160]}'
+    for name, share in trial.result().items():
+        if not share <= TOLERANCE:
+            return f'{name} was off by {share:.1%} in a trial here'
     return ''
 
 

@@ -152,11 +152,10 @@ class Latent:
             target_BLD = losses.average_layers(
                 hidden[1][1:], self.top, lambda x: self._normalized(x, segment_ids_BL)
             )
-        elif every_layer:
-            last_BLD, layers_NBLD = hidden
-            layers = [*layers_NBLD[:-1], last_BLD]
-            target_BLD = self._normalized(layers[self.layer], segment_ids_BL)
         else:
+            if every_layer:
+                last_BLD, layers_NBLD = hidden
+                hidden = [*layers_NBLD[:-1], last_BLD][self.layer]
             target_BLD = self._normalized(hidden, segment_ids_BL)
         if self.momentum is not None or self.stop_gradient:
             target_BLD = jax.lax.stop_gradient(target_BLD)
