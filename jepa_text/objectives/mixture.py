@@ -70,6 +70,10 @@ class Mixture(TokenObjective):
     def fills(self):
         return any(part.fills for part in self.parts)
 
+    @property
+    def can_drop(self):
+        return any(part.can_drop for part in self.parts)
+
     def scorings(self, rate):
         scorings = {}
         for part in self.parts:
@@ -84,7 +88,7 @@ class Mixture(TokenObjective):
             is_causal = self.parts[part].attends == 'causal'
             order_L = row['positions'] if is_causal else np.zeros_like(row['positions'])
             row = row | {'order': order_L}
-        if any(part.can_drop for part in self.parts):
+        if self.can_drop:
             row = {'dropped': np.zeros((), np.int32)} | row
         return row | {'part': np.full(1, part, np.int32)}
 

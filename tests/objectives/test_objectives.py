@@ -441,6 +441,17 @@ def test_causal_order_by_rows_equals_causal():
     )
 
 
+def test_all_rows_of_a_mixture_in_a_mixture_have_the_same_keys(rng):
+    inner = dict(
+        name='mixture', parts=[dict(name='mlm', sampler='iid'), dict(name='clm')]
+    )
+    given = dict(
+        tokenizer=TOKENIZER, length=512, steps=9, parts=[inner, dict(name='mlm')]
+    )
+    objective = resolve.build('objectives', {'name': 'mixture'}, **given)
+    assert len({frozenset(objective.corrupt(row, rng)) for row in rows(rng, 20)}) == 1
+
+
 @pytest.mark.slow
 def test_mixture_of_rows_equals_the_weighted_sum_of_its_parts():
     mixture = build('mixture')
