@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import traverse_util
 
 from jepa_text.data import tokenizers
 from jepa_text.models import flops, memo
@@ -53,8 +54,7 @@ def row(seed, length):
 def sizes(params, paths):
     """Returns the size of all kernels below the paths, and the width of all queries."""
     kernels = queries = 0
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        name = jax.tree_util.keystr(path, simple=True, separator='/')
+    for name, leaf in traverse_util.flatten_dict(params, sep='/').items():
         below = any(name.startswith(path) for path in paths)
         if name in paths or (below and name.endswith('/kernel')):
             kernels += leaf.size

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import traverse_util
 from numpy.testing import assert_allclose, assert_array_equal
 from test_objectives import by_repr
 
@@ -223,10 +224,7 @@ def test_all_trunks_have_an_lm_head_and_a_sharding(name, tied):
     model = other(name)
     head = heads.lm_head(model, tied)
     shapes = jax.eval_shape(lambda: head.init(jax.random.key(0), *head.example()))
-    leaves = {
-        jax.tree_util.keystr(path, simple=True, separator='/')
-        for path, _ in jax.tree_util.tree_leaves_with_path(shapes.get('params', {}))
-    }
+    leaves = {*traverse_util.flatten_dict(shapes.get('params', {}), sep='/')}
     dense = {'dense/kernel', 'norm/scale', 'bias'}
     dense |= {'norm/bias'} if name == 'modernbert' else {'norm/bias', 'dense/bias'}
     wanted = set() if name == 'transformer' else dense
