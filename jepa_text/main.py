@@ -31,6 +31,7 @@ from jepa_text.settings import config_file, display, resolve, schema
 WITH_TRAINING_LOOP = ('train', 'study')
 # Commands that need no device.
 WITHOUT_DEVICE = ('prepare', 'tokenizer')
+LONGEST = 200  # bytes of the name of a workdir, of 255 that a name may have
 HELP, VERSION = ('-h', '--help', '-help', 'help'), '--version'
 # Flags of all commands that only change what is printed.
 PRINT_CONFIG, TRACEBACK, VERBOSE = '--print-config', '--traceback', '--verbose'
@@ -305,10 +306,11 @@ def _inferred(name, values):
     """
     values = [re.sub('/+(?=,|$)', '', value) for value in values]
     parts = re.findall(r'([\w-]+)[\w.-]*(?:,|$)', ','.join(values))
-    folder = f'runs/{"-".join([name, *parts])}'
-    if ' '.join(values) == 'runs/' + ' '.join(parts):
-        return folder
-    return f'{folder}-{zlib.crc32(" ".join(values).encode()):08x}'
+    folder = '-'.join([name, *parts])
+    short = folder.encode()[:LONGEST].decode(errors='ignore')
+    if short == folder and ' '.join(values) == 'runs/' + ' '.join(parts):
+        return f'runs/{folder}'
+    return f'runs/{short}-{zlib.crc32(" ".join(values).encode()):08x}'
 
 
 def _flags(command, words):

@@ -217,6 +217,9 @@ def test_a_written_config_takes_models_and_tasks(
         assert [call.config[key] for key in keys] == [longer[key] for key in keys]
 
 
+MANY = ','.join(f'runs/study/mlm/seed_{number}' for number in range(60))
+
+
 @pytest.mark.parametrize(
     'first, second',
     [
@@ -225,11 +228,12 @@ def test_a_written_config_takes_models_and_tasks(
         ('--model=runs/a --task=b.csv', '--model=runs/a --task=b'),
         ('--model=runs/small', '--model=small'),
         ('--model=runs/a,b', '--model=runs/a --task=b'),
+        (f'--model={MANY},x', f'--model={MANY},y'),
     ],
 )
 def test_different_models_and_tasks_have_different_workdirs(first, second):
     one, other = (read('evaluate', *x.split()) for x in (first, second))
-    assert one.workdir != other.workdir
+    assert one.workdir != other.workdir and len(one.workdir) < 255
     # It may begin with the same words, and the next call has it again.
     assert read('evaluate', *first.split()) == one
 

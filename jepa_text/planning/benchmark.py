@@ -16,7 +16,7 @@ from jepa_text.files import atomic, paths
 from jepa_text.objectives.latent import diagnostics
 from jepa_text.parallel import exits, sharding
 from jepa_text.report import console
-from jepa_text.settings import resolve, schema
+from jepa_text.settings import ranges, resolve, schema
 from jepa_text.settings.schema import field
 from jepa_text.training import config as settings
 
@@ -125,12 +125,12 @@ def resolve_cases(config):
 def resolve_case(config, case):
     """All settings of a case: its own override those of the config. The same holds for
     its model, unless the case names another model or preset."""
-    model = case.get('model', {})
+    what, model = f'case {case.get("name")!r}', case.get('model', {})
+    ranges.section(f'{what}.model', model)
     if not {'name', 'preset'} & model.keys():
         model = {**config['model'], **model}
     names = {one.name for one in dataclasses.fields(Settings)}
     shared = {name: value for name, value in config.items() if name in names}
-    what = f'case {case.get("name")!r}'
     return schema.resolved(Case, {**shared, **case, 'model': model}, what)
 
 

@@ -225,6 +225,8 @@ def with_settings(root, config, settings):
         if keys[-1] == 'name' and keys[-2:-1] and keys[-2] in NAMED:
             start = path.removesuffix('name')
             own = {p[len(start) :].split('.')[0] for p in given if p.startswith(start)}
+            whole = (_parsed({dict}, x, None) for p, x in settings if f'{p}.' == start)
+            own |= {key for x in whole if ranges.is_section(x) for key in x}
             parse, keys = functools.partial(_renamed, parse, own), keys[:-1]
         config = _set(config, keys, parse, f'--config.{path}')
     return config

@@ -145,7 +145,15 @@ def _assignments(place, root, config):
     for key, given in config.items():
         resolve.check_choice(f'{place}: key', key, docs)
         start = f'    config.{key} = '
-        value = pprint.pformat(given, width=88 - len(start), sort_dicts=False)
-        value = "float('inf')" if given == math.inf else value
+        value = _Printer(width=88 - len(start), sort_dicts=False).pformat(given)
         value = value.replace('\n', '\n' + ' ' * len(start))
         yield f'\n    # {docs[key]}\n{start}{value}'
+
+
+class _Printer(pprint.PrettyPrinter):
+    """Prints values as expressions of Python, also numbers that are not finite."""
+
+    def format(self, value, *given):
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"float('{value}')", True, False
+        return super().format(value, *given)

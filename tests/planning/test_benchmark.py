@@ -80,6 +80,7 @@ def test_preset_sets_the_size():
         (dict(cases=(ONE | {'against': 'three'},)), "against='three'.*: one"),
         (dict(cases=(ONE | {'agianst': 'one'},)), "no key 'agianst'.*'against'"),
         (dict(cases=(ONE | {'side': 'theirs'},)), "case 'one'.side='theirs'"),
+        (dict(cases=(ONE | {'model': 3},)), "case 'one'.model=3 must be a section"),
         # This is found by the process of the case.
         pytest.param(
             dict(cases=(ONE | {'objective': {'name': 'mml'}},)),

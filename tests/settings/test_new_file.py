@@ -42,10 +42,13 @@ def test_a_section_that_is_none_and_a_file_named_as_a_command(tmp_path):
     with open(first, 'a', encoding='utf-8') as file:
         file.write('\n\ntoy = get_config\n\n\ndef get_config():\n')
         file.write('    config = toy()\n    config.prepare = None\n')
-        file.write('    config.clip_norm = float("inf")\n    return config\n')
+        file.write('    config.clip_norm = float("inf")\n')
+        file.write(
+            '    config.optimizer = {"eps": -config.clip_norm}\n    return config\n'
+        )
     command, config = init(second, str(first))
     assert command == 'train' and config['prepare'] is None
-    assert config['clip_norm'] == float('inf')
+    assert config['clip_norm'] == -config['optimizer']['eps'] == float('inf')
 
 
 def test_errors_of_init_are_explained(tmp_path, capsys):

@@ -179,9 +179,13 @@ def test_values_are_converted_to_the_type_of_their_key(path, text, value):
 
 
 @pytest.mark.parametrize('turn', [1, -1])
-def test_a_section_with_another_name_has_only_the_keys_that_are_set(turn):
+@pytest.mark.parametrize(
+    'key, value',
+    [('optimizer.b2', '0.9'), ('optimizer', '{"b2": 0.9}'), ('optimizer', {'b2': 0.9})],
+)
+def test_a_section_with_another_name_has_only_the_keys_that_are_set(key, value, turn):
     old = {'name': 'adamw', 'b2': 0.999, 'weight_decay': 0.05}
-    settings = [('optimizer.b2', '0.9'), ('optimizer.name', 'muon')][::turn]
+    settings = [(key, value), ('optimizer.name', 'muon')][::turn]
     for before in (old, old | {'name': 'muon'}):
         found = config_file.with_settings(Root, {'optimizer': before}, settings)
         kept = {} if before is old else {'weight_decay': 0.05}
