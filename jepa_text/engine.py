@@ -46,7 +46,7 @@ import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jepa_text.files import addresses, extras, locks
+from jepa_text.files import addresses, atomic, extras, locks
 from jepa_text.parallel import exits, signals
 from jepa_text.report import progress
 from jepa_text.settings import schema
@@ -307,7 +307,7 @@ def main():
         text = str(error) if kind else f'{type(error).__name__}: {error}'
         told = {'kind': kind, 'text': text}
         traceback.print_exception(error)
-    Path(answer).write_text(json.dumps(told), encoding='utf-8')
+    atomic.write(answer, json.dumps(told))  # a process may be killed at any time
 
 
 def _end_with_parent():
