@@ -127,13 +127,8 @@ def check_equal(what, text):
 
 def from_first(number):
     """Returns the nonnegative integer of process 0 on every process; None stays None."""
-    _check_outside('from_first')
-    if jax.process_count() == 1:
-        return number
-    sent = np.int32(-1 if number is None else number)
-    with _explained():
-        first = int(multihost_utils.broadcast_one_to_all(sent))
-    return None if first < 0 else first
+    first = int(_gather(0 if number is None else number + 1)[0])
+    return first - 1 if first else None
 
 
 def maximum(number):
