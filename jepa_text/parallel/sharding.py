@@ -166,6 +166,11 @@ def replicated(mesh):
     return NamedSharding(mesh, PartitionSpec())
 
 
+def ways(mesh):
+    """Returns the number of parts that the rows of a batch are sharded into."""
+    return math.prod(mesh.shape[axis] for axis in ROWS)
+
+
 @functools.lru_cache(maxsize=16)
 def part_of_batch(mesh):
     """Returns (index, count): this process reads part `index` of `count` equal parts.
@@ -173,8 +178,8 @@ def part_of_batch(mesh):
     Processes whose devices have the same rows, as when `tensor` spans machines, read the
     same part. Raises ValueError for a mesh whose processes share only some of their rows.
     """
-    rows_of, ways = {}, mesh.shape['data'] * mesh.shape['fsdp']
-    for device, (rows,) in batch_sharding(mesh).devices_indices_map((ways,)).items():
+    rows_of, shape = {}, (ways(mesh),)
+    for device, (rows,) in batch_sharding(mesh).devices_indices_map(shape).items():
         rows_of.setdefault(device.process_index, set()).add(rows.start or 0)
     return parts_of_batch(rows_of)[jax.process_index()]
 
@@ -231,7 +236,7 @@ def on_rows(function, params):
     def called(params, *batch):
         return function(params, *jax.device_put(batch, batch_sharding(mesh)))
 
-    return with_mesh(mesh, called), mesh.shape['data'] * mesh.shape['fsdp']
+    return with_mesh(mesh, called), ways(mesh)
 
 
 def put_batch(batch, mesh):

@@ -9,7 +9,6 @@ chips' peak (MFU): measure it (`throughput/mfu`) and pass it with `--mfu`.
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable
 
 import jax
@@ -208,7 +207,7 @@ def _phase(recipe, phase, chip, microbatches, program):
     def estimate(fused):
         return memory.estimate(recipe, phase, microbatches=microbatches, fused=fused)
 
-    fused, parts = is_fused(chip), microbatches * _ways(recipe.mesh)
+    fused, parts = is_fused(chip), microbatches * sharding.ways(recipe.mesh)
     return Phase(
         name=phase.name,
         steps=phase.steps,
@@ -236,11 +235,6 @@ def _is_fused(phase, requests, microbatches, chip):
         for request in requests
     ]
     return 'xla' not in [attend.choose(named, request) for request in asked]
-
-
-def _ways(mesh):
-    """The number of groups of devices that rows are split over."""
-    return math.prod(mesh.shape[axis] for axis in sharding.ROWS)
 
 
 def parameters(params):

@@ -24,8 +24,7 @@ def parameter_paths(recipe):
 
 def batch_size(recipe):
     """Raises ValueError if devices and microbatches cannot share the batch equally."""
-    accumulate = recipe.settings.accumulate
-    ways = recipe.mesh.shape['data'] * recipe.mesh.shape['fsdp']
+    accumulate, ways = recipe.settings.accumulate, sharding.ways(recipe.mesh)
     for phase in recipe.phases:
         if phase.batch_size % (ways * accumulate):
             prefix = f'phases[{phase.index}].' if phase.section.get('data') else ''

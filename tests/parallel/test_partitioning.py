@@ -74,7 +74,7 @@ def compiled(*given, **changes):
 
 def lower(made):
     (phase,) = made.phases
-    rows = made.abstract_batch(phase, made.phases[0].batch_size)
+    rows = made.abstract_batch(phase)
     place = sharding.batch_sharding(made.mesh)
     batch = {
         key: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
@@ -109,18 +109,15 @@ def bounds(made, objective, looks=0, parts=1):
     gradients of the inputs of q, k, v, gate and up.
     """
     _, pulled, read = OBJECTIVES[objective]
-    shape, encoder = made.mesh.shape, made.phases[0].network.encoder
+    (phase,), shape = made.phases, made.mesh.shape
+    encoder = phase.network.encoder
     layers, tables, others = parameters(made)
     # Diagnostics need another pass, with two gradients.
     backward = pulled * (1 + 2 * looks)
     passes = backward + (pulled + read) * (1 + looks)
     # The contexts of I-JEPA have more positions than the row.
-    positions = (
-        made.phases[0].batch_size
-        * made.phases[0].length
-        * (MASKS if objective == 'ijepa' else 1)
-    )
-    rows = positions * encoder.width * 4 // (shape['data'] * shape['fsdp'])
+    positions = phase.tokens_per_step * (MASKS if objective == 'ijepa' else 1)
+    rows = positions * encoder.width * 4 // sharding.ways(made.mesh)
     bounds = {
         'all-gather': parts * (passes * layers + (2 + 3 * looks) * others),
         'all-reduce': 2 * parts * backward * (layers + tables + others),
@@ -139,9 +136,8 @@ def bounds(made, objective, looks=0, parts=1):
         if objective == 'ijepa':
             # Its predictor sorts contexts and queries by document, whole vectors of each,
             # and their gradients back.
-            inner = made.phases[0].objective
-            vectors = made.phases[0].batch_size * MASKS * (inner.kept + inner.hidden)
-            own = vectors // (shape['data'] * shape['fsdp'])
+            vectors = phase.objective.kept + phase.objective.hidden
+            own = phase.batch_size * MASKS * vectors // sharding.ways(made.mesh)
             bounds['all-gather'] += 2 * own * SMALL['predictor_width'] * 4
     return {kind: 1.1 * maximum + 2**15 for kind, maximum in bounds.items()}
 
@@ -160,15 +156,15 @@ def check(step, made, objective, **options):
 
 def wide(shapes, made, objective):
     """Returns the shapes with all rows that are larger than one device's share."""
-    ways = made.mesh.shape['data'] * made.mesh.shape['fsdp']
     (phase,) = made.phases
-    rows, lengths = {made.phases[0].batch_size}, {made.phases[0].length}
+    rows, lengths = {phase.batch_size}, {phase.length}
     if objective == 'ijepa':
         kept, hidden = phase.objective.kept, phase.objective.hidden
-        rows.add(made.phases[0].batch_size * MASKS)
+        rows.add(phase.batch_size * MASKS)
         lengths |= {kept, hidden, kept + hidden}
     whole = rows | {row * length for row in rows for length in lengths}
-    maximum = max(rows) * max(lengths) * made.phases[0].network.encoder.width // ways
+    held = max(rows) * max(lengths) * phase.network.encoder.width
+    maximum = held // sharding.ways(made.mesh)
     return {s for s in shapes if whole & set(s) and np.prod(s) > maximum}
 
 
@@ -226,10 +222,11 @@ def test_a_model_of_210m_fits_where_its_plan_says(optimized):
     step, made = compiled('mlm', dict(fsdp=8), 128_256, model=model, data=data)
     check(step, made, 'mlm')
     taken = step.memory_analysis().temp_size_in_bytes
-    plan = memory.estimate(made, made.phases[0], microbatches=1, fused=False)
-    rows = made.phases[0].batch_size // made.mesh.size
+    (phase,) = made.phases
+    plan = memory.estimate(made, phase, microbatches=1, fused=False)
+    rows = phase.batch_size // made.mesh.size
     # The head is gathered, and its gradient is complete before it is summed.
-    head = 2 * 128_256 * made.phases[0].network.encoder.width * 4
+    head = 2 * 128_256 * phase.network.encoder.width * 4
     planned = plan.gradients + rows * plan.activations + plan.workspace(rows) + head
     assert taken < 1.15 * planned, f'{taken / 2**20:,.0f} MiB of {planned / 2**20:,.0f}'
 

@@ -70,10 +70,9 @@ def test_weight_decay_applies_to_all_parameters_except_the_balance():
 def test_size_of_2606_05173():
     """The paper: 18,914,304 in blocks, with biases, and 15,627,264 in the embedding."""
     _, made = built('jepa_mlm_paper,size=35m')
-    encoder = count(made.phases[0], ('encoder',))
+    (phase,) = made.phases
+    encoder = count(phase, ('encoder',))
     assert encoder - 15_627_264 == pytest.approx(18_914_304, rel=0.01)
-    assert count(made.phases[0], ('predictor',)) == pytest.approx(2_965_376, rel=0.3)
-    assert made.steps * made.phases[0].batch_size == 3 * 6_400_000
-    assert (
-        made.phases[0].network.encoder.width // made.phases[0].network.encoder.heads == 64
-    )
+    assert count(phase, ('predictor',)) == pytest.approx(2_965_376, rel=0.3)
+    assert made.steps * phase.batch_size == 3 * 6_400_000
+    assert phase.network.encoder.width // phase.network.encoder.heads == 64
