@@ -20,7 +20,14 @@ from jepa_text.running import (
     watchdog,
     workdir,
 )
-from jepa_text.training import completion, descriptions, preflight, switches
+from jepa_text.training import (
+    completion,
+    descriptions,
+    init_from,
+    preflight,
+    prepare,
+    switches,
+)
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
@@ -66,14 +73,10 @@ def checked(config, guard, folder=None, evaluations=()):
         section, rows = config.get('prepare') or {}, config['data']['folder']
         source = config.get('init_from')
         if source:
-            from jepa_text.training import init_from
-
             init_from.check_rows(source, section.get('tokenizer'), rows, folder)
         if section and not row_folder.exists(rows):
             _check_before_rows(config, folder)
     if section:
-        from jepa_text.training import prepare
-
         guard.suspend()
         processes.on_first(
             lambda: prepare.if_missing(section, rows, source), 'preparing the rows'
@@ -156,14 +159,10 @@ def restore_or_init(recipe, place, stack, stop, trunk):
     if newest := store.restore(functools.partial(_shapes, recipe)):
         state, meta = newest
     elif trunk:
-        from jepa_text.training import init_from
-
         state, meta = init_from.trunk(recipe, folder, *trunk)
     else:
         state, meta = states.first(recipe, recipe.phases[0]), {}
         if config.init_from:
-            from jepa_text.training import init_from
-
             state = init_from.initialize(recipe, state, folder)
     processes.on_first(
         lambda: recipe.tokenizer.save(f'{folder}/tokenizer.json'), 'the tokenizer'

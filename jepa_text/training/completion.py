@@ -8,7 +8,7 @@ its phase.
 
 from jepa_text.parallel import processes
 from jepa_text.settings import resolve
-from jepa_text.training import preflight
+from jepa_text.training import init_from, preflight
 from jepa_text.training import recipe as recipes
 
 
@@ -21,8 +21,6 @@ def with_init_from(config, folder=None):
     """
     if not config.get('init_from'):
         return config
-    from jepa_text.training import init_from
-
     source = init_from.parse(config['init_from'])
     model = dict(config.get('model') or {})
     return config | init_from.inferred(source, model, config['phases'], folder)

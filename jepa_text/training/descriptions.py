@@ -107,12 +107,8 @@ def program(recipe, phase):
     parts = recipe.cost(phase).parts
     shares = ', '.join(f'{name} {count:.3g}' for name, count in parts.items() if count)
     total = f'FLOPs    {sum(parts.values()):.3g} per step: {shares}'
-    return [total, *attention_backend(recipe, phase), 'compiling the training step']
-
-
-def attention_backend(recipe, phase):
-    """Returns lines that name the attention backend of a phase's encoder."""
-    return [attend.explain(*pair) for pair in requests(recipe, phase).items()]
+    attention = [attend.explain(*pair) for pair in requests(recipe, phase).items()]
+    return [total, *attention, 'compiling the training step']
 
 
 def requests(recipe, phase):

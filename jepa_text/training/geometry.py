@@ -65,7 +65,7 @@ class Evaluator:
         pooled = heldout.on_mesh(self.mesh, _pooled, network)
         by_pooling, lengths = {name: [] for name in _POOLINGS}, []
         for batch in heldout.batches(
-            self.rows, _unmasked, self.mesh, self.batch_size, self.texts
+            self.rows, lambda row, *_: row, self.mesh, self.batch_size, self.texts
         ):
             inputs = (batch[key] for key in ('tokens', 'segment_ids', 'positions'))
             vectors, length_B = jax.device_get(
@@ -85,7 +85,3 @@ def _pooled(network, params, tokens_BL, segment_ids_BL, positions_BL):
     valid_BL = segment_ids_BL == 1
     pooled = {name: pool(hidden_BLD, valid_BL) for name, pool in _POOLINGS.items()}
     return pooled, jnp.sum(valid_BL, axis=1)
-
-
-def _unmasked(example, rng, step):
-    return example

@@ -39,7 +39,10 @@ def steps(
             'The state is gone: a step was given it, and its result was not kept, as if '
             'interrupted. Continue from a checkpoint, or from jt.steps(config).'
         )
-    recipe = _recipe(config)
+    xla_flags.apply()  # before anything is computed
+    config = settings.plain(config)
+    # A watchdog that never starts.
+    _, recipe = begin.checked(config, watchdog.Watchdog(**config['watchdog']))
     done = 0 if state is None else int(state.step)
     phase = next((phase for phase in recipe.phases if phase.stop > done), None)
     if phase is None:
@@ -60,11 +63,3 @@ def _batches(recipe, phase, done):
     with contextlib.closing(train.batches_of(recipe, phase, done)) as batches:
         for batch in batches:
             yield sharding.put_batch(batch, recipe.mesh)
-
-
-def _recipe(config):
-    xla_flags.apply()  # before anything is computed
-    config = settings.plain(config)
-    # One that never starts.
-    _, recipe = begin.checked(config, watchdog.Watchdog(**config['watchdog']))
-    return recipe

@@ -14,6 +14,7 @@ from jepa_text.data import data_position, tokenizers
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import section as reads
 from jepa_text.data.rows import row_folder
+from jepa_text.hf import named_tokenizer
 from jepa_text.models import memo, stack
 from jepa_text.models.network import Network
 from jepa_text.optim import optimizers, schedules
@@ -277,8 +278,6 @@ def tokenizer_of(config, vocab_size=None):
     if folder and row_folder.exists(folder, 'tokenizer.json'):
         return tokenizers.load(row_folder.fetch(folder, shards=False) / 'tokenizer.json')
     wanted = (config.get('prepare') or {}).get('tokenizer', '')
-    from jepa_text.hf import named_tokenizer
-
     if named_tokenizer.exists(wanted):
         return named_tokenizer.opened(wanted, config.get('init_from')).tokenizer
     if to_train := named_tokenizer.TRAINED.fullmatch(wanted):

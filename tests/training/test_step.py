@@ -17,7 +17,8 @@ from test_objectives import B, batch_of, build, by_repr, init, network_of, view_
 from jepa_text.models.network import key_of
 from jepa_text.objectives.latent import balance, diagnostics
 from jepa_text.objectives.latent.base import Prediction
-from jepa_text.optim import leaves, muon, optimizers, schedules
+from jepa_text.optim import muon, optimizers, schedules
+from jepa_text.running import restore
 from jepa_text.training import state as states
 from jepa_text.training import step, switches
 
@@ -278,19 +279,17 @@ def test_new_parameters_first_move_by_the_learning_rate(name, b2):
     new, metrics = after.step(state, batch_of(after.objective, 9))
     rate = float(metrics['train/learning_rate'])
 
-    def largest(*microbatches):
-        """Largest update by Adam; entries with tiny gradients move less, due to eps."""
-        moved = jax.tree.map(lambda a, b: jnp.abs(a - b).max() / rate, new, old)
-        found = jax.tree_util.tree_leaves_with_path(moved)
-        named = {leaves.path_name(path): float(leaf) for path, leaf in found}
-        return [
-            move
-            for path, move in named.items()
-            if path.split('/')[0] in microbatches
-            and not (name == 'muon' and re.search(muon.HIDDEN, path))
-        ]
+    def moved(old, new):
+        return float(jnp.abs(old - new).max() / rate)
 
-    new, old = new.params, state.params
+    moves = restore.leaves_of(jax.tree.map(moved, state.params, new.params))
+
+    def largest(*modules):
+        """Largest updates by Adam; entries with tiny gradients move less, due to eps."""
+        by_muon = muon.HIDDEN if name == 'muon' else '^$'
+        own = (x for x in moves if x.split('/')[0] in modules)
+        return [moves[path] for path in own if not re.search(by_muon, path)]
+
     begun = largest('predictor', 'lm_head')
     assert begun
     assert_allclose(begun, 1, rtol=1e-2)
