@@ -119,7 +119,10 @@ class Options:
         None, 'price of a chip in US dollars per hour; default: of the chip', minimum=0
     )
     vocab_size: int | None = schema.field(
-        None, 'vocabulary size if the tokenizer is not available', minimum=16
+        None,
+        'vocabulary size if the tokenizer is not available',
+        minimum=16,
+        maximum=2**24,
     )
     compile: str | None = schema.field(
         None, 'CHIP or CHIP:COUNT to compile the steps for; takes the place of `hardware`'

@@ -16,6 +16,7 @@ from jepa_text.files import addresses, checksums, copies, paths
 from jepa_text.hf import named_tokenizer
 from jepa_text.report import rows_page
 from jepa_text.settings import schema
+from jepa_text.training import tokenizer
 
 REPORT = 'report.html'
 
@@ -80,8 +81,6 @@ def _opened(name, texts, folder, source, is_brief):
     trained = named_tokenizer.TRAINED.fullmatch(name)
     if not trained:
         return named_tokenizer.opened(name, source)
-    from jepa_text.training import tokenizer
-
     place = f'{str(folder).rstrip("/")}-tokenizer'
     train = {'vocab_size': int(trained[1])}
     tokenizer.run({'source': texts, 'train': train}, place, is_brief)

@@ -25,6 +25,7 @@ from jepa_text.training import config as settings
 from jepa_text.training import heldout, preflight
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
+from jepa_text.training.tokenizer import Training
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -281,7 +282,8 @@ def tokenizer_of(config, vocab_size=None):
     if named_tokenizer.exists(wanted):
         return named_tokenizer.opened(wanted, config.get('init_from')).tokenizer
     if to_train := named_tokenizer.TRAINED.fullmatch(wanted):
-        vocab_size = int(to_train[1])
+        section = {'vocab_size': int(to_train[1])}
+        vocab_size = schema.read(Training, section, 'prepare.tokenizer').vocab_size
     if vocab_size:
         bundled = tokenizers.load(tokenizers.BUNDLED)
         return dataclasses.replace(bundled, vocab_size=vocab_size)

@@ -352,6 +352,7 @@ def test_command_needs_no_workdir_and_has_flags(capsys):
         ('--price=-1', 'dollars_per_chip_hour=-1'),
         ('--config.plan.vocab_size=None', 'The size of the vocabulary is unknown'),
         ('--config.plan.vocab_size=2', 'vocab_size=2 must be an integer at least 16'),
+        ('--config.prepare.tokenizer=bpe:5', 'tokenizer.vocab_size=5 must be an integer'),
         ('--config.plan.hardwear=h100', 'hardwear'),
         ('--compile=mi250x', 'absent devices does not support mi250x'),
     ],
