@@ -280,14 +280,11 @@ def _of_arguments(name, flags):
         workdir = _inferred(name, [*given.values()])
         print(f'--workdir={workdir}')
     place = place or name
-    words = [f'{key}={keys[key]}' for key in keys if config_file.takes(place, key)]
-    settings = [
-        (key, _value(key, text))
-        for key, text in keys.items()
-        if not config_file.takes(place, key)
-    ]
-    colon = ',' if ':' in place else ':'
-    return workdir, colon.join([place, ','.join(words)] if words else [place]), settings
+    taken = [key for key in keys if config_file.takes(place, key)]
+    settings = [(key, _value(key, keys[key])) for key in keys if key not in taken]
+    for key in taken:
+        place += f'{"," if ":" in place else ":"}{key}={keys[key]}'
+    return workdir, place, settings
 
 
 def _value(key, text):

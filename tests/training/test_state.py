@@ -7,7 +7,14 @@ from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 from jepa_text.training import step as steps
 
-HYBRID = dict(name='hybrid', predictor_width=16, balance=0.5)
+
+def phases(fraction=0.5, **changes):
+    """Returns a change of both phases, or of the objective of the second one."""
+    objective = dict(name='hybrid', predictor_width=16, balance=0.5) | changes
+    first = dict(fraction=fraction, objective=dict(name='clm'))
+    return dict(phases=(first, dict(objective=objective)))
+
+
 SCHEDULE = dict(name='wsd', peak=3e-3, warmup_fraction=0.1, decay_fraction=0.2)
 
 
@@ -17,8 +24,7 @@ def step(tmp_path_factory):
     folder = tmp_path_factory.mktemp('programs')
 
     def of(**changes):
-        phases = dict(fraction=0.5, objective=dict(name='clm')), dict(objective=HYBRID)
-        config = tiny.config(folder, **dict(phases=phases) | changes)
+        config = tiny.config(folder, **phases() | changes)
         recipe = recipes.make(settings.plain(config))
         return steps.jitted(recipe, recipe.phases[-1])
 
@@ -45,31 +51,17 @@ def test_what_is_outside_of_a_step_changes_no_program(step, base, change):
     assert step(**change) is base
 
 
-def second(**changes):
-    """Returns a change of the objective of the second phase."""
-    phases = (
-        dict(fraction=0.5, objective=dict(name='clm')),
-        dict(objective=HYBRID | changes),
-    )
-    return dict(phases=phases)
-
-
 @pytest.mark.parametrize(
     'change',
     [
-        second(balance=0.4),
-        second(balance=dict(name='sigmoid')),
-        second(latent=dict(momentum=0.9)),
-        second(latent=dict(distance='mse')),
-        second(mlm=dict(rate=0.2)),
-        second(mlm=dict(tied=True)),
-        second(predictor_width=32),
-        dict(
-            phases=(
-                dict(fraction=0.25, objective=dict(name='clm')),
-                *second()['phases'][1:],
-            )
-        ),
+        phases(balance=0.4),
+        phases(balance=dict(name='sigmoid')),
+        phases(latent=dict(momentum=0.9)),
+        phases(latent=dict(distance='mse')),
+        phases(mlm=dict(rate=0.2)),
+        phases(mlm=dict(tied=True)),
+        phases(predictor_width=32),
+        phases(fraction=0.25),
         dict(optimizer=dict(name='adamw', b2=0.9)),
         dict(optimizer=dict(name='adamw', weight_decay=0.0)),
         dict(optimizer=dict(name='muon')),
