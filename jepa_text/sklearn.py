@@ -53,6 +53,10 @@ class TextEncoder(base.TransformerMixin, base.BaseEstimator):
         options.pop('model')
         return self.model_.encode(listed(X), **options)
 
+    def __sklearn_clone__(self):
+        # By default, the parameters of a loaded model would be copied.
+        return type(self)(**self.get_params(deep=False))
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.string, tags.input_tags.two_d_array = True, False

@@ -242,4 +242,4 @@ def test_vectors_are_a_step_of_scikit_learn(labeled, tmp_path):
     assert_array_equal(vectors_ND, model.encode(frame.text, pool='max'))
     other = dataclasses.replace(model, name='other', pool='max')
     assert encoder.set_params(model=other).transform(['a']).shape == vectors_ND[:1].shape
-    assert encoder.model_ is other
+    assert encoder.model_ is other and clone(encoder).model is other
