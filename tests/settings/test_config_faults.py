@@ -19,6 +19,7 @@ from jepa_text.training import own_loop, train
 
 ROOT = Path(__file__).parents[2]
 MLM = tiny.phases('mlm')
+PREPARE = dict(tokenizer='bundled', row_length=32, source=dict(name='bundled'))
 
 
 @pytest.mark.parametrize(
@@ -146,8 +147,7 @@ def test_faults_are_reported_before_anything_is_written(
     """Rows neither, if they are not there."""
     config = changed(folder, **changes)
     if kind != 'rows' and config['data']:
-        rows = dict(tokenizer='bundled', row_length=32, source=dict(name='bundled'))
-        config['prepare'], config['data']['folder'] = rows, str(tmp_path / 'rows')
+        config['prepare'], config['data']['folder'] = PREPARE, str(tmp_path / 'rows')
     with pytest.raises(exits.ConfigError, match=words):
         tiny.train(config, tmp_path / 'run')
     with pytest.raises(ValueError, match=words):
@@ -167,10 +167,7 @@ def test_an_unusable_workdir_is_reported_before_rows_are_prepared(
     rows, access, words, folder, tmp_path, monkeypatch
 ):
     monkeypatch.setattr('os.access', lambda *_: access)
-    config = changed(folder)
-    config['prepare'] = dict(
-        tokenizer='bundled', row_length=32, source=dict(name='bundled')
-    )
+    config = changed(folder, prepare=PREPARE)
     config['data']['folder'] = str(tmp_path / rows)
     (tmp_path / 'run').mkdir()
     (tmp_path / 'run' / 'thesis.tex').touch()
