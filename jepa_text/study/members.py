@@ -45,11 +45,12 @@ def configs(config, rows):
     for run in config['runs']:
         data = run.get('data') or {}
         ranges.section(f'run {run["name"]!r}: data', data)
-        if data.get('folder') or data.get('mixture'):
+        named = [f'data.{key}' for key in ('folder', 'mixture') if data.get(key)]
+        if named or run.get('prepare'):
             raise ValueError(
-                f'run {run["name"]!r}: data={data} names other rows, but runs of a '
-                'study read those that it prepares. Set `data` of its phases '
-                'instead, or start another study.'
+                f'run {run["name"]!r}: {", ".join(named) or "prepare"} is for other '
+                'rows, but runs of a study read those that it prepares. Set `data` of '
+                'its phases instead, or start another study.'
             )
         own.append({**run, 'data': {**data, 'folder': folder}})
     return settings.of_runs({**shared, 'runs': own})

@@ -57,11 +57,9 @@ class Ruling(NamedTuple):
 
 def claims_of(study):
     """Returns the claims of a shipped study. Raises ValueError for an unknown name."""
-    known = _read()['studies']
-    if study not in known:
-        near = resolve.nearest(study, known)
-        raise ValueError(f'report.claims={study!r} is not a study in papers.json.{near}')
-    return [claim for claim in _read()['claims'] if claim['study'] == study]
+    claims = _read()
+    resolve.check_choice('report.claims', study, {claim['study'] for claim in claims})
+    return [claim for claim in claims if claim['study'] == study]
 
 
 def effect(claim, metric, arms=None):
@@ -175,4 +173,4 @@ def _dimensions(arms):
 
 @functools.cache
 def _read():
-    return checksums.read_json(Path(__file__).with_name('papers.json'))
+    return checksums.read_json(Path(__file__).with_name('papers.json'))['claims']

@@ -78,7 +78,8 @@ KNOWN_AT_ONCE = [
     (only(seed=1) | dict(seeds=(1,)), 'set only one of'),
     # Their settings.
     (only(data=3), "run 'a': data=3 must be a"),
-    (only(data=dict(folder='other')), "'a': data={'folder': 'other'} names other rows"),
+    (only(data=dict(folder='other')), "'a': data.folder is for other rows"),
+    (only(prepare=dict(row_length=64)), "'a': prepare is for other rows"),
     (only(phases=print), r'JSON does not support \(runs\.0\.phases=<built-in functi'),
     (only(phases=[CLM, MLM], steps=6), "run 'a': phases"),
     (only(phases=[dict(objective=dict(name='mlmm'))]), "run 'a': .*mlmm"),
@@ -90,7 +91,7 @@ KNOWN_AT_ONCE = [
     (dict(report=dict(compare=[('a', 'c')])), "compare has 'c', but the runs are a, b"),
     (dict(report=dict(compare=[('a', 'b', 'a')])), 'is not a pair of runs'),
     (dict(report=dict(compare=[('a',)])), r"\('a',\) is not a pair of runs"),
-    (dict(report=dict(claims='pfz')), "'pfz' is not a study .*Did you mean 'pfs'"),
+    (dict(report=dict(claims='pfz')), "claims='pfz'. Did you mean 'pfs'"),
     (dict(report=dict(metrics=())), "no key 'metrics'"),
     (dict(study=dict(tasks=['word_ordr'])), "Did you mean 'word_order'"),
     (dict(study=dict(split='tset')), "study.split='tset' is not in prepare.splits"),
