@@ -16,11 +16,12 @@ from jepa_text.data import prepare, tokenizers, units
 def ours(folder, jobs='1'):
     """Rows from the files."""
     tokenizer = tokenizers.load(tokenizers.BUNDLED)
-    source, how = {'name': 'text', 'path': folder}, {'engine': {'jobs': int(jobs)}}
+    source = {'name': 'text', 'path': folder}
+    how = dict(splits=('train',), row_length=512, engine={'jobs': int(jobs)})
 
     def work():
         with tempfile.TemporaryDirectory() as rows:
-            prepare.prepare(source, tokenizer, f'{rows}/rows', row_length=512, **how)
+            prepare.prepare(source, tokenizer, f'{rows}/rows', **how)
 
     return work
 

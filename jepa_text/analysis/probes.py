@@ -6,8 +6,6 @@
 `sides` are the vectors of the training and the test split (results.split).
 """
 
-import math
-
 import numpy as np
 
 from jepa_text.evaluation import controls
@@ -145,12 +143,8 @@ def _paper_gap(sides, token_labels, semantic, seed):
     )
     token = Interval(probe['accuracy'], probe['low'], probe['high'])
     # Not corrected for the different numbers of classes, as `balance` is.
-    gap = semantic.value - token.value
-    reach = math.hypot(semantic.high - semantic.low, token.high - token.low) / 2
-    return {
-        'paper_token_accuracy': token,
-        'paper_probe_gap': Interval(gap, gap - reach, gap + reach),
-    }
+    gap = lexical.balance_interval(semantic, 0.0, token, 0.0)
+    return {'paper_token_accuracy': token, 'paper_probe_gap': gap}
 
 
 def _majority_label(task):

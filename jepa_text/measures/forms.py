@@ -45,8 +45,6 @@ def whitened(vectors_ND, ridge=RIDGE, cut=CUT):
     """
     rows = cloud.as_cloud(vectors_ND)
     transform_DK, _ = _whitening(rows, ridge, cut)
-    if not transform_DK.shape[1]:  # the rows have no variance
-        transform_DK = np.zeros((rows.width, 1))
     return (rows.centered_ND @ transform_DK).astype(rows.rows_ND.dtype)
 
 
@@ -98,7 +96,6 @@ def clouds(vectors_ND, lengths_NF=None, labels_N=None):
     known = {'values_K': raw.values_K, 'raw_values_K': raw.values_K}
     yield 'centered', _cloud(centered(raw), raw, known)
     _, shrunk_K = _whitening(raw, RIDGE, CUT)
-    shrunk_K = shrunk_K if len(shrunk_K) else np.zeros(1)
     known = {'values_K': shrunk_K, 'raw_values_K': shrunk_K}
     yield 'whitened', _cloud(whitened(raw), raw, known)
     if lengths_NF is not None:
@@ -125,12 +122,15 @@ def summary(vectors_ND, lengths_NF=None, labels_N=None, metrics=None):
 
 
 def _whitening(rows, ridge, cut):
-    """Returns transform_DK and the whitened rows' squared singular values, descending."""
+    """Returns transform_DK and the whitened rows' squared singular values, descending; a
+    single 0 for rows without variance."""
     values_K, vectors_DK = rows.axes
+    if not len(values_K):
+        return np.zeros((rows.width, 1)), np.zeros(1)
     variance_K = values_K / max(len(rows) - 1, 1)
-    kept_K = variance_K > cut * (variance_K[0] if len(variance_K) else 0.0)
+    kept_K = variance_K > cut * variance_K[0]
     variance_K, vectors_DK = variance_K[kept_K], vectors_DK[:, kept_K]
-    level_K = variance_K + ridge * (variance_K.mean() if len(variance_K) else 0.0)
+    level_K = variance_K + ridge * variance_K.mean()
     return vectors_DK / np.sqrt(level_K), values_K[kept_K] / level_K
 
 

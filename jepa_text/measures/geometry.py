@@ -21,6 +21,7 @@ To add a measure, write a function of `rows` here and add it to METRICS.
 """
 
 import numpy as np
+import scipy
 
 from jepa_text.measures import cloud
 
@@ -112,7 +113,7 @@ def spectral_entropy(rows):
     values_K = cloud.as_cloud(rows).values_K
     if values_K.size < 2:
         return 0.0
-    return _entropy(_shares(values_K)) / float(np.log(values_K.size))
+    return _entropy(values_K) / float(np.log(values_K.size))
 
 
 def stable_rank(rows):
@@ -133,9 +134,10 @@ def rank90(rows):
     >>> rank90(np.concatenate([np.eye(10), -np.eye(10)]))
     9
     """
-    shares = _shares(cloud.as_cloud(rows).values_K)
+    values_K = cloud.as_cloud(rows).values_K
     # A cumulative share of exactly 0.9 suffices even if it is rounded down.
-    return int(np.sum(np.cumsum(shares) < 0.9 - 1e-12)) + 1 if shares.size else 0
+    wanted = (0.9 - 1e-12) * values_K.sum()
+    return int(np.sum(np.cumsum(values_K) < wanted)) + 1 if wanted > 0 else 0
 
 
 def participation_ratio(rows):
@@ -227,16 +229,11 @@ def is_collapsed(uniformity, effective_rank):
     return not (uniformity < -1e-3 and effective_rank >= 1.5)
 
 
-def _shares(weights):
-    total = weights.sum()
-    positive = weights[weights > 0]
-    return positive / total if total > 0 else positive
+def _entropy(weights):
+    """Returns the entropy of weights, of which the first is the largest; 0 if it is 0."""
+    shares = weights / weights.sum() if weights[0] > 0 else weights
+    return float(scipy.special.entr(shares).sum())
 
 
-def _entropy(shares):
-    return max(float(-np.sum(shares * np.log(shares))), 0.0)
-
-
-def _exp_entropy(values):
-    shares = _shares(values)
-    return float(np.exp(_entropy(shares))) if shares.size else 0.0
+def _exp_entropy(weights):
+    return float(np.exp(_entropy(weights))) if weights[0] > 0 else 0.0

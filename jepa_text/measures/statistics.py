@@ -77,10 +77,11 @@ def mean_interval(values_N, scale, clusters=()):
     spread, freedom, count = variance(values_N, clusters)
     quantile = float(scipy.special.stdtrit(freedom, (1 + LEVEL) / 2))
     reach = quantile * math.sqrt(spread)
+    ends = [mean - reach, mean + reach]
     if scale == 'correlation' and abs(mean) < 1:
-        center, reach = math.atanh(mean), reach / (1 - mean**2)
-        return Interval(mean, math.tanh(center - reach), math.tanh(center + reach))
-    if scale == 'share' and (spread or mean in (0, 1)):
+        reach /= 1 - mean**2
+        ends = [math.tanh(math.atanh(mean) + x) for x in (-reach, reach)]
+    elif scale == 'share' and (spread or mean in (0, 1)):
         if (spread, freedom, count) == variance(values_N):  # independent: N, if 0 or 1
             quantile = float(scipy.special.ndtri((1 + LEVEL) / 2))
             spread *= freedom / (freedom + 1)
@@ -89,10 +90,10 @@ def mean_interval(values_N, scale, clusters=()):
         )
         center = (mean + ratio / 2) / (1 + ratio)
         reach = math.sqrt(ratio * (mean * (1 - mean) + ratio / 4)) / (1 + ratio)
-        # Rounding must not exclude the mean of 0 or 1. Unlike min, these keep NaN.
-        low, high = np.minimum(mean, center - reach), np.maximum(mean, center + reach)
-        return Interval(mean, float(low), float(high))
-    return Interval(mean, mean - reach, mean + reach)
+        ends = [center - reach, center + reach]
+    # Rounding must not exclude the mean. Unlike min and max, these keep NaN.
+    low, high = np.minimum(mean, ends[0]), np.maximum(mean, ends[1])
+    return Interval(mean, float(low), float(high))
 
 
 def variance(values_N, clusters=()):

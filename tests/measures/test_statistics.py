@@ -193,6 +193,8 @@ def test_rounding_errors_are_not_a_difference():
     assert statistics.over_seeds(same_S + 1e-16, same_S).p == 1
     almost = statistics.mean_interval([1.0, 1.0, 1 - 2**-53], 'share')
     assert almost.value == almost.high == 1 and almost.low < 0.5
+    equal = statistics.mean_interval([0.5] * 3, 'correlation')
+    assert equal.low <= equal.value <= equal.high
     assert statistics.sign_flip([2.0], [1.0]) == 1
     constant = statistics.over_seeds(same_S + 1, same_S)
     assert (constant.p, constant.test) == (2 / 2**5, 'sign flips')
