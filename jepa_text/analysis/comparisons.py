@@ -94,16 +94,20 @@ def value_key(row):
     return (*_cell(row), row['form'], row['metric'])
 
 
-def samples_of(cells, row, key):
-    """[samples of `key` for each seed] of the cell of a row; `cells` from by_cell."""
-    return [values[key] for values in cells.get(_cell(row), ()) if key in values]
+def mean_sample(cells, row, key):
+    """The samples of `key` of the cell of a row, averaged over its seeds; None without
+    any, or if seeds have different numbers. `cells` are from by_cell."""
+    samples = [values[key] for values in cells.get(_cell(row), ()) if key in values]
+    are_equal = len({len(values_N) for values_N in samples}) == 1
+    return np.mean(samples, axis=0) if are_equal else None
 
 
 def keys_of(cells, row, count):
     """The columns of keys by which the `count` examples of a row depend on each other;
     () if they are independent or their keys are unknown."""
-    keys = samples_of(cells, row, probes.KEYS)
-    return keys[0] if keys and len(keys[0][0]) == count else ()
+    cell = cells.get(_cell(row), ())
+    keys = next((values[probes.KEYS] for values in cell if probes.KEYS in values), None)
+    return keys if keys and len(keys[0]) == count else ()
 
 
 def same_count(one, other):
@@ -149,10 +153,9 @@ def _over_texts(sides, difference, per_example, deviations):
     """(low, high) of the interval over texts, paired by text or by half-sample."""
     metric, form = sides[0]['metric'], sides[0]['form']
     source, key = (deviations, (metric, form)) if form else (per_example, metric)
-    samples = [samples_of(source, side, key) for side in sides]
-    if not all(samples):
+    first_N, second_N = (mean_sample(source, side, key) for side in sides)
+    if first_N is None or second_N is None:
         return math.nan, math.nan
-    first_N, second_N = (np.mean(side, axis=0) for side in samples)
     if not form:
         keys = keys_of(per_example, sides[0], len(first_N))
         return statistics.mean_interval(first_N - second_N, 'difference', keys)[1:]

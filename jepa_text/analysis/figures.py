@@ -64,7 +64,7 @@ def layers(task, results):
     """Figures over layers: of the probe, and of each metric of LAYERED."""
     drawn, probe, measures = [], probe_of(task, results), list(LAYERED)
     if probe != LAYERED[0][0]:
-        measures.insert(0, (probe, '', probe.replace('_', ' ')))
+        measures.insert(0, (probe, '', metric_label(probe)))
     for metric, form, label in measures:
         runs, flat = {}, {}
         for row in rows_of(results, task['name'], metric, form):
@@ -196,6 +196,12 @@ def label(model, control):
     ('mlm', 'mlm, untrained', 'TF-IDF')
     """
     return ', '.join(filter(None, (model, control)))
+
+
+def metric_label(metric):
+    """The label of a metric, such as 'word recovery AUC' for word_recovery_auc."""
+    text = metric.replace('paper_probe_gap', "paper's_probe_gap").replace('_', ' ')
+    return text.replace(' auc', ' AUC').replace(' f1', ' F1').replace(' mcc', ' MCC')
 
 
 def _looks(subjects, models):

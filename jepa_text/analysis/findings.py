@@ -217,11 +217,11 @@ def _paired_p(per_example, row, other):
     """p of the paired test over the texts of both rows; None if not available."""
     if row['form']:
         return None
-    sides = [
-        comparisons.samples_of(per_example, one, row['metric']) for one in (row, other)
-    ]
-    if not all(sides):
+    sides = (row, other)
+    first_N, second_N = (
+        comparisons.mean_sample(per_example, one, row['metric']) for one in sides
+    )
+    if first_N is None or second_N is None:
         return None
-    first_N, second_N = (np.mean(side, axis=0) for side in sides)
     keys = comparisons.keys_of(per_example, row, len(first_N))
     return statistics.paired_p(first_N, second_N, keys)

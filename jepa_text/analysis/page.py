@@ -144,7 +144,7 @@ def _probes(task, results):
     subjects = figures.subjects(results, task['name'])
     columns, rows = ['model'], [[figures.label(*subject)] for subject in subjects]
     for metric in (main, *OTHERS[task['kind']]):
-        name = verdicts.metric_label(metric)
+        name = figures.metric_label(metric)
         columns += [name, '95 %'] if metric == main else [name]
         for row, subject in zip(rows, subjects):
             one = final.get((task['name'], *subject, metric, ''))

@@ -53,7 +53,7 @@ def _scores(results):
         metric = comparisons.score_of(rows, task)
         values = {key: own[metric] for key, own in of_task.items() if metric in own}
         yield page.scores(
-            f'`{task}`, {metric_label(metric)}',
+            f'`{task}`, {figures.metric_label(metric)}',
             {key[0]: one for key, one in values.items() if key in models},
             {figures.label(*k): v[0] for k, v in values.items() if k not in models},
         )
@@ -110,10 +110,4 @@ def differences(results):
 def value_label(row):
     """The metric and form of a row, such as 'uniformity, raw'."""
     form = figures.FORMS.get(row['form'], row['form'])
-    return ', '.join(filter(None, (metric_label(row['metric']), form)))
-
-
-def metric_label(metric):
-    """The label of a metric, such as 'word recovery AUC' for word_recovery_auc."""
-    text = metric.replace('paper_probe_gap', "paper's_probe_gap").replace('_', ' ')
-    return text.replace(' auc', ' AUC').replace(' f1', ' F1').replace(' mcc', ' MCC')
+    return ', '.join(filter(None, (figures.metric_label(row['metric']), form)))

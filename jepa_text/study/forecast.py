@@ -14,8 +14,7 @@ from jepa_text.settings import schema
 from jepa_text.study import members, tree, work
 
 # Keys of a config and its phases that do not affect the cost of a step.
-_STEPS = ('name', 'seed', 'steps', 'tokens', 'fraction')
-_STEPS = (*_STEPS, 'schedule', 'baseline')
+_STEPS = ('name', 'seed', 'steps', 'tokens', 'fraction', 'schedule', 'baseline')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
