@@ -235,11 +235,6 @@ class TokenObjective(Objective):
             counts['of_parts'] = jnp.sum(jnp.where(batch[PART].T, of_row_B, 0), axis=1)
         return counts
 
-    def derived(self, metrics, seen, diagnostics):
-        if self.label != 'clm':
-            return {}
-        return {'train/perplexity': jnp.exp(metrics['clm_loss'])}
-
     def encode(self, params, view, **options):
         """Returns the encoder's hidden states of the corrupted rows."""
         batch = view.batch

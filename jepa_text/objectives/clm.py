@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.objectives.base import TokenObjective
@@ -30,6 +31,9 @@ class CLM(TokenObjective):
 
     def scorings(self, rate):
         return {'clm': {'name': 'clm'}}
+
+    def derived(self, metrics, seen, diagnostics):
+        return {'train/perplexity': jnp.exp(metrics['clm_loss'])}
 
     def corrupt(self, example, rng, step=0):
         segments_L = example['segment_ids']
