@@ -23,35 +23,25 @@ _WHOLE = dict(whole=True, minimum=1, maximum=ranges.MAX_INT)
 # What a value must be: a type, the bounds of a number, or the items of a list. The others
 # are checked when the encoder is built.
 RULES = {
-    'num_hidden_layers': _WHOLE | stack.BOUNDS['depth'],
-    **dict.fromkeys(
-        (
-            *('vocab_size', 'max_position_embeddings', 'sliding_window'),
-            *('original_max_position_embeddings', 'global_attn_every_n_layers'),
-            'no_rope_layer_interval',
-        ),
-        _WHOLE,
-    ),
-    'local_attention': _WHOLE | dict(minimum=2),
-    **dict.fromkeys(('max_window_layers', 'pad_token_id'), _WHOLE | dict(minimum=0)),
-    **dict.fromkeys(
-        (
-            *('rope_theta', 'global_rope_theta', 'local_rope_theta'),
-            *('partial_rotary_factor', 'factor', 'low_freq_factor', 'high_freq_factor'),
-        ),
-        _NUMBER,
-    ),
-    **dict.fromkeys(
-        ('rms_norm_eps', 'layer_norm_eps', 'norm_eps'), _NUMBER | dict(below=1)
-    ),
-    **dict.fromkeys(
-        ('tie_word_embeddings', 'use_sliding_window', 'is_causal', 'is_decoder'), bool
-    ),
-    **dict.fromkeys(('rope_type', 'type'), str),
-    **dict.fromkeys(('rope_parameters', 'rope_scaling', *LAYER_TYPES), dict),
-    'architectures': (),
-    'layer_types': LAYER_TYPES,
-    'no_rope_layers': (0, 1),
+    key: rule
+    for keys, rule in (
+        ('num_hidden_layers', _WHOLE | stack.BOUNDS['depth']),
+        ('vocab_size max_position_embeddings sliding_window', _WHOLE),
+        ('original_max_position_embeddings global_attn_every_n_layers', _WHOLE),
+        ('no_rope_layer_interval', _WHOLE),
+        ('local_attention', _WHOLE | dict(minimum=2)),
+        ('max_window_layers pad_token_id', _WHOLE | dict(minimum=0)),
+        ('rope_theta global_rope_theta local_rope_theta', _NUMBER),
+        ('partial_rotary_factor factor low_freq_factor high_freq_factor', _NUMBER),
+        ('rms_norm_eps layer_norm_eps norm_eps', _NUMBER | dict(below=1)),
+        ('tie_word_embeddings use_sliding_window is_causal is_decoder', bool),
+        ('rope_type type', str),
+        ('rope_parameters rope_scaling full_attention sliding_attention', dict),
+        ('architectures', ()),
+        ('layer_types', LAYER_TYPES),
+        ('no_rope_layers', (0, 1)),
+    )
+    for key in keys.split()
 }
 NULLABLE = (
     *('sliding_window', 'rope_theta', 'partial_rotary_factor', 'architectures'),
