@@ -137,19 +137,17 @@ def write(folder, pooling, width):
         {'idx': i, 'name': str(i), 'path': path, 'type': f'{_MODULES}.{name}'}
         for i, (name, path) in enumerate(parts.items())
     ]
+    own = {
+        'max_seq_length': pooling.length,
+        'do_lower_case': False,
+        # Special tokens spelled out in a text stay text, as in `encode`.
+        'tokenizer_args': {'split_special_tokens': True},
+    }
     for path in filter(None, parts.values()):
         Path(folder, path).mkdir()
     for file, content in (
         ('modules.json', modules),
         ('1_Pooling/config.json', {'word_embedding_dimension': width, **modes}),
-        (
-            OWN[0],
-            {
-                'max_seq_length': pooling.length,
-                'do_lower_case': False,
-                # Special tokens spelled out in a text stay text, as in `encode`.
-                'tokenizer_args': {'split_special_tokens': True},
-            },
-        ),
+        (OWN[0], own),
     ):
         files.write_json(Path(folder, file), content)

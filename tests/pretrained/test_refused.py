@@ -51,8 +51,6 @@ ASKED = [
     (ALONE, (['a'], ['b']), 'reads single texts'),
     (PAIRED, (['a'], None), "reads pairs .*'{first} / {second}'.* give the second texts"),
     (LABELS, ('whale', None), 'got a str: put texts in'),
-    (LABELS, ({'a': 'b'}, None), 'got a dict: .* one column'),
-    (LABELS, (np.array([['a']]), None), 'got a ndarray'),
     (LABELS, (['a', 'b'], ['c']), '2 first texts, but 1 second'),
     (LABELS, ([['a', 'b']], None), r"need a text per example, not \['a', 'b'\]"),
     (LABELS, (['a'], [None]), 'labels need a text per example, not None'),
