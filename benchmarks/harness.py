@@ -20,6 +20,8 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+
 
 def main(usage, sides, cold=()):
     """Compares the sides, or times the one that the flag --side names."""
@@ -69,7 +71,7 @@ def show(rounds):
             print(f'{side} / {first} ({kind}): {spread(ratios)}')
     numbers = rounds[-1][first][2]
     for side in others if numbers else ():
-        apart = max(abs(a - b) for a, b in zip(numbers, rounds[-1][side][2], strict=True))
+        apart = np.abs(np.subtract(numbers, rounds[-1][side][2])).max()  # keeps NaN
         print(f'largest difference of {side}: {apart:.1e}')
 
 

@@ -20,13 +20,13 @@ def side(more, given):
     return work
 
 sides = {{'ours': lambda x: side(0, x), 'theirs': lambda x: side(0.5, x)}}
-sides['cold'] = sides['ours']
+sides |= {{'cold': sides['ours'], 'odd': lambda x: side(float('nan'), x)}}
 harness.main('the usage', sides, cold=['cold'])
 """
 
 
 def run(folder, *words):
-    """(exit code, standard output, standard error) of a benchmark of three sides."""
+    """(exit code, standard output, standard error) of a benchmark of four sides."""
     path = folder / 'made_up.py'
     path.write_text(PROGRAM.format(place=str(BENCHMARKS)))
     done = children.run(path, *words, code=None)
@@ -45,6 +45,7 @@ def test_sides_are_compared_in_rounds(tmp_path):
         assert line in out
     assert 'largest difference of theirs: 5.0e-01' in out
     assert 'largest difference of cold: 1.0e+00' in out
+    assert 'largest difference of odd: nan' in out
 
 
 def test_failures_and_wrong_flags_end_it(tmp_path):

@@ -308,11 +308,6 @@ def test_plane_is_drawn_only_for_complete_forms():
     assert 'Alignment and uniformity, length-residualized' not in titles
 
 
-def test_unknown_controls_are_drawn():
-    subjects = {('', controls.ALWAYS_SECOND): 0.4, ('', controls.LARGEST): 0.1}
-    assert figures.dots({'probe F1': subjects}, 'Dots', '', ['a'])
-
-
 def test_values_are_listed_beside_their_strongest_controls():
     rows = [row('a', 'uniformity', -1.0, form='raw')]
     rows.append(row('a', 'uniformity', -0.5, form='raw', control=controls.UNTRAINED))
