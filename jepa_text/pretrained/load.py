@@ -223,10 +223,10 @@ def untrained(workdir):
 def _read(folder, name):
     if not (folder / 'config.json').is_file():
         raise FileNotFoundError(
-            f'{name} contains no config.json, so it is no run of jepa-text: give the '
-            "--workdir of a training run, 'hf:' and a name or folder, as `jepa-text "
-            'export` writes one of what model.save or finetune wrote, or the name of a '
-            f'shipped model ({", ".join(hf_files.shipped())}).'
+            f'{name} contains no config.json, so it is no run of jepa-text. Give a '
+            f'shipped model ({", ".join(hf_files.shipped())}), the --workdir of a '
+            f"training run, or 'hf:' and a name on the hub or a folder, as hf:{name}; of "
+            'what model.save or finetune wrote, `jepa-text export` writes one.'
         )
     config = checksums.read_json(folder / 'config.json')
     if 'model_type' in config:

@@ -99,8 +99,8 @@ def _found(path):
     label = next((name for name in reversed(row) if name != text), '...')
     section = {'name': 'labeled', 'path': str(path), 'text': text, 'label': label}
     raise ValueError(
-        f'{file} has the fields {", ".join(map(str, row))}, which match no kind of task '
-        f'({kinds}). Choose the kind and name its fields, as the task {section}: for '
-        f'`evaluate` as --config.tasks="({section},)", for `finetune` as --config.task='
-        '"{...}", and in Python as tasks={...}.'
+        f'{file} has the fields {", ".join(map(str, row))}, which match no kind of '
+        f'task. Name them, for `evaluate` as --config.tasks="({section},)", for '
+        '`finetune` as --config.task="{...}", and in Python as tasks={...}. Fields that '
+        f'need no naming: {kinds}.'
     )
