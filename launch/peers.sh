@@ -28,9 +28,13 @@ trap 'rm -rf "$scratch"' EXIT
 # Installed packages keep their versions, so that the same ones are tested.
 "$VENV/bin/python" -m pip freeze --all --exclude-editable |
   grep -v -E '^(torch|transformers)==' >"$scratch/versions.txt"
+same=(--constraint "$scratch/versions.txt")
+# Installs what pip is given; of these packages, only what tests import is compiled.
+add() { "$VENV/bin/python" -m pip install --no-compile "$@" >"$scratch/log" 2>&1; }
+
 peers=("torch==${TORCH:-2.13.0}" 'transformers>=5.24,<6')
 say peers "${peers[*]}"
-if ! "$VENV/bin/python" -m pip install --constraint "$scratch/versions.txt" "${peers[@]}" >"$scratch/log" 2>&1; then
+if ! add "${same[@]}" "${peers[@]}"; then
   tail -n 20 "$scratch/log" >&2
   # pip reports no match also if the index cannot be reached.
   if grep -q 'No matching distribution found for torch' "$scratch/log" && ! grep -q 'connection broken' "$scratch/log"; then
@@ -52,18 +56,16 @@ without() {
 }
 more=(sentencepiece tiktoken sentence-transformers onnxscript onnxruntime)
 more+=(kubernetes-validate spacy fasteners orjson datatrove)
-more_peers() {
-  say peers "$*"
-  "$VENV/bin/python" -m pip install --constraint "$scratch/versions.txt" "$@" >"$scratch/log" 2>&1
-}
+say peers "${more[*]}"
 # All at once, in less time; one by one if some do not exist for this machine.
-more_peers "${more[@]}" || for one in "${more[@]}"; do
-  more_peers "$one" || without "$one"
+add "${same[@]}" "${more[@]}" || for one in "${more[@]}"; do
+  say peers "$one"
+  add "${same[@]}" "$one" || without "$one"
 done
 
 # In a separate folder, as its dependencies have other versions than ours.
 say peers skypilot
-if "$VENV/bin/python" -m pip install --target "$scratch/sky" 'skypilot>=0.14' >"$scratch/log" 2>&1; then
+if add --target "$scratch/sky" 'skypilot>=0.14'; then
   export SKYPILOT="$scratch/sky"
 else
   without skypilot
