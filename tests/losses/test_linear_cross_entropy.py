@@ -257,7 +257,13 @@ def test_lm_head_loss_equals_that_of_the_heads_logits(inputs, head):
 
 @pytest.mark.parametrize(
     'dtype, vocab_first, mib',
-    [(jnp.float32, False, 600), (jnp.float32, True, 600), (jnp.bfloat16, False, 1200)],
+    draws.in_stages(
+        (jnp.float32, False, 600),
+        (jnp.float32, True, 600),
+        (jnp.bfloat16, False, 1200),
+        fast=1,
+        slow=2,
+    ),
 )
 def test_memory_at_16k_positions_and_128k_tokens(dtype, vocab_first, mib):
     """Besides arguments and gradients; the unfused computation takes 16 GiB.

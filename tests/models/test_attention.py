@@ -152,7 +152,7 @@ INTERPRETED = [
                 *((name, *sizes, *mask) for mask in EVERY), fast=2, slow=2
             )
         ),
-        *(('cudnn', 16, 2, 1, *mask) for mask in EVERY[:3]),
+        *draws.in_stages(*(('cudnn', 16, 2, 1, *mask) for mask in EVERY[:3]), fast=2),
         ('pallas', 96, 2, 1, True, None),
         ('splash', 128, 2, 1, True, 20),
         *(pytest.param(*case, marks=pytest.mark.slow) for case in INTERPRETED),

@@ -598,7 +598,6 @@ SIGREG = dict(name='sigreg', weight=0.1, directions=4)
 @pytest.mark.parametrize(
     'latent',
     [
-        dict(regularizer=SIGREG | dict(sample=5)),
         dict(
             regularizer=dict(name='vicreg', weight=0.1, sample=5),
             distance='info_nce',
