@@ -128,6 +128,8 @@ def study(config, workdir, dry_run=False):
 def _study(config, folder, run):
     start = time.monotonic()
     with exits.config_errors():
+        # A wrong key of a run is found before the rows, which may take hours.
+        members.configs(config, folder / 'rows')
         prepare.run(config, folder / 'rows', is_brief=True)
     plan, error = run([_task('check', 'check', config, folder)], lambda *_: None)['check']
     if error:

@@ -50,7 +50,8 @@ def whole(tmp_path_factory):
     return made, folder
 
 
-# The change of a config, and what the message says.
+# The change of a config, and what the message says. These are found before the rows are
+# made.
 KNOWN_AT_ONCE = [
     # Names of runs, and their seeds.
     (dict(runs=()), 'A study needs `runs`'),
@@ -81,10 +82,6 @@ KNOWN_AT_ONCE = [
     (only(data=dict(folder='other')), "'a': data.folder is for other rows"),
     (only(prepare=dict(row_length=64)), "'a': prepare is for other rows"),
     (only(phases=print), r'JSON does not support \(runs\.0\.phases=<built-in functi'),
-    (only(phases=[CLM, MLM], steps=6), "run 'a': phases"),
-    (only(phases=[dict(objective=dict(name='mlmm'))]), "run 'a': .*mlmm"),
-    (runs('a', 'b', phases=[dict(objective=dict(name='mlm', rate=7))]), "'b': .*rate"),
-    (only(schedule=WSD), "run 'a': .*exceed"),
     (dict(engine=dict(jobs=0)), 'engine.jobs=0'),
     (dict(engine=dict(name='beam')), 'engine.name=.beam.'),
     # What is reported.
@@ -100,6 +97,13 @@ KNOWN_AT_ONCE = [
     (exam(sedes=3), "examine.x: .*no key 'sedes'"),
     (exam(tasks=()), 'examine.x: .*needs tasks, as --task='),
     (dict(examine=dict(probes={})), "'probes' must be an identifier.* and none of"),
+]
+# These are found by the recipes, on the devices of the members.
+BY_RECIPES = [
+    (only(phases=[CLM, MLM], steps=6), "run 'a': phases"),
+    (only(phases=[dict(objective=dict(name='mlmm'))]), "run 'a': .*mlmm"),
+    (runs('a', 'b', phases=[dict(objective=dict(name='mlm', rate=7))]), "'b': .*rate"),
+    (only(schedule=WSD), "run 'a': .*exceed"),
 ]
 # These need rows, or tasks that may exist elsewhere.
 LATER = [
@@ -117,17 +121,20 @@ LATER = [
 ]
 
 
-@pytest.mark.parametrize('changes, says', [*KNOWN_AT_ONCE, *LATER])
+@pytest.mark.parametrize('changes, says', [*KNOWN_AT_ONCE, *BY_RECIPES, *LATER])
 def test_an_invalid_study_is_refused_before_training(whole, monkeypatch, changes, says):
     made, folder = copy.deepcopy(whole[0]), whole[1]
     monkeypatch.chdir(folder)
     for key, value in changes.items():
         made[key] = {**made.get(key, {}), **value} if isinstance(value, dict) else value
-    for dry_run in (False, True)[: 1 + ((changes, says) in KNOWN_AT_ONCE)]:
+    is_known = (changes, says) in KNOWN_AT_ONCE
+    workdir = folder / ('known' if is_known else 'out')
+    for dry_run in (False, True)[: 1 + ((changes, says) not in LATER)]:
         with pytest.raises(ValueError, match=says) as caught:
-            study.study(made, folder / 'out', dry_run=dry_run)
+            study.study(made, workdir, dry_run=dry_run)
         assert exits.code_of(caught.value) == exits.USAGE
-    assert not list((folder / 'out').glob('*/checkpoints'))
+    assert not list(workdir.glob('*/checkpoints'))
+    assert not (is_known and (workdir / 'rows').exists())
 
 
 def test_missing_tasks_are_reported_by_a_dry_run(whole, monkeypatch, capsys):
