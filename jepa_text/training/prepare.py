@@ -104,7 +104,7 @@ def _sample(folder, manifest, tokenizer):
 def _make_remote(section, address, source, budget, is_brief):
     # Named by the address, so that the same command continues after an interruption, also
     # of an upload.
-    folder = copies.root() / f'prepare-{checksums.checksum(address)[:32]}'
+    folder = copies.root() / f'prepare-{checksums.checksum(str(address))[:32]}'
     if row_folder.exists(address) or not folder.exists():
         addresses.check_free(address)
     manifest = make(section, f'{folder}/rows', source, budget, is_brief)

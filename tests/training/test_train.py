@@ -197,7 +197,7 @@ def test_the_objective_of_a_loaded_run_has_the_steps_of_its_phase(
     config = settings.plain(config)
     recipe = recipes.outline(config)
     phase = recipe.phases[index]
-    meta = {'phase': index, 'steps': recipe.steps, **recipe.identity}
+    meta = {'phase': index, 'steps': recipe.steps, 'history': [], **recipe.identity}
     (tmp_path / 'config.json').write_text(json.dumps(config))
     recipe.tokenizer.save(tmp_path / 'tokenizer.json')
     monkeypatch.setattr(load.restore, 'newest_good', lambda _: (160, meta))
