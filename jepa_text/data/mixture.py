@@ -17,6 +17,8 @@ import json
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 # The key in the batches of a mixture for the part of each row: one-hot bool [B, parts].
 PART = 'data_part'
 
@@ -98,3 +100,6 @@ class Mixture:
         including those before the mixture."""
         counts = self.counts(row - self.begins)
         return [part.before + count for part, count in zip(self.parts, counts)]
+
+    def one_hot(self, number):
+        return np.arange(len(self.parts)) == number

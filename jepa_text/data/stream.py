@@ -61,7 +61,7 @@ def batches(
         read = part.rows[orders[number][part.before + index]]
         made = corrupt_at(corrupt, seed, row, step, read)
         if len(mixture.parts) > 1:
-            made[PART] = np.arange(len(mixture.parts)) == number
+            made[PART] = mixture.one_hot(number)
         return made
 
     def batch(step):

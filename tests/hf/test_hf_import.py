@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from flax import traverse_util
 from hf_cases import CASES, V
 from numpy.testing import assert_allclose, assert_array_equal
 from references import make_hf
@@ -95,8 +94,10 @@ def their_logits(folder):
 
 
 def flat(tree):
-    leaves = traverse_util.flatten_dict(tree, sep='/')
-    return {path: np.asarray(leaf) for path, leaf in leaves.items()}
+    return {
+        jax.tree_util.keystr(path, simple=True, separator='/'): np.asarray(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
 
 
 def exported(params, family):
