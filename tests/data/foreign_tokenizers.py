@@ -6,7 +6,7 @@ import pytest
 import tokenizers as library
 
 from jepa_text.data import tokenizers
-from jepa_text.data.tokenizers import training
+from jepa_text.data.tokenizers import roles, training
 
 
 def wordpiece(path):
@@ -53,3 +53,20 @@ def trained_wordpiece(texts):
     )
     backend.train_from_iterator(texts, trainer)
     return tokenizers.parse(json.loads(backend.to_str()), 'trained')
+
+
+def trained_unigram(texts):
+    """A Unigram tokenizer over bytes with our special tokens."""
+    by_bytes = library.pre_tokenizers.ByteLevel
+    backend = library.Tokenizer(library.models.Unigram())
+    backend.pre_tokenizer = by_bytes(add_prefix_space=False)
+    backend.decoder = library.decoders.ByteLevel()
+    trainer = library.trainers.UnigramTrainer(
+        vocab_size=700,
+        special_tokens=[*training.ROLES],
+        initial_alphabet=by_bytes.alphabet(),
+        show_progress=False,
+    )
+    backend.train_from_iterator(texts, trainer)
+    content, _ = roles.completed(json.loads(backend.to_str()), 'trained')
+    return tokenizers.parse(content, 'trained')
