@@ -34,11 +34,9 @@ def plan(config, workdir=None):
     """
     plans = {}
     for name, run in settings.of_runs(_unseeded(config)).items():
-        options = schema.read(hardware.Options, run['plan'], 'plan')
-        started = completion.with_init_from(run)
-        run = completion.with_baseline(started, mesh(run, options))
-        preflight.batch_size(outline(run, options))
-        plans[name] = make(run, options)
+        run = completion.with_baseline(completion.with_init_from(run), mesh(run))
+        preflight.batch_size(outline(run))
+        plans[name] = make(run)
         tables.show(name, plans[name])
     return plans
 
@@ -164,23 +162,29 @@ class Plan:
         return sum(phase.steps * phase.tokens for phase in self.phases)
 
 
-def outline(config, options):
-    """The Recipe of a train config, given as plain dicts, on the hardware of the options.
+def options_of(config):
+    """The section `plan` of a train config, given as plain dicts."""
+    return schema.read(hardware.Options, config['plan'], 'plan')
+
+
+def outline(config):
+    """The Recipe of a train config on the hardware of its section `plan`.
 
     Raises ValueError for settings that are incompatible.
     """
-    return recipes.outline(config, mesh(config, options), options.vocab_size)
+    return recipes.outline(config, mesh(config), options_of(config).vocab_size)
 
 
-def mesh(config, options):
-    """The mesh of a train config on the hardware of the options."""
-    _, devices = hardware.find(options.target)
+def mesh(config):
+    """The mesh of a train config on that hardware."""
+    _, devices = hardware.find(options_of(config).target)
     return sharding.abstract_mesh(devices, **config['mesh'])
 
 
-def make(config, options):
+def make(config):
     """The Plan of a train config given as plain dicts."""
-    recipe, microbatches = outline(config, options), config['accumulate']
+    options, microbatches = options_of(config), config['accumulate']
+    recipe = outline(config)
     chip, devices = hardware.find(options.target)
     compiled = [None] * len(recipe.phases)
     if options.compile:

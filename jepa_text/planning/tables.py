@@ -8,33 +8,30 @@ from jepa_text.report import console
 GIB, MIB = 2**30, 2**20
 
 
-def show(name, plan, stream=None):
+def show(name, plan):
     """Prints a plan.Plan."""
-    console.table(f'{name}: parameters', *parameters(plan), stream)
-    console.table(f'{name}: arithmetic', *arithmetic(plan), stream)
-    console.table(f'{name}: memory per device, GiB', *memory(plan), stream)
+    console.table(f'{name}: parameters', *parameters(plan))
+    console.table(f'{name}: arithmetic', *arithmetic(plan))
+    console.table(f'{name}: memory per device, GiB', *memory(plan))
     for phase in plan.phases:
         if phase.compiled is not None:
-            _show_compiled(f'{name}: {phase.name}', plan, phase, stream)
-    console.table(f'{name}: time and cost', *cost(plan), stream)
-    for line in [*notes(plan), *verdict(plan)]:
-        print(line, file=stream)
+            _show_compiled(f'{name}: {phase.name}', plan, phase)
+    console.table(f'{name}: time and cost', *cost(plan))
+    print(*notes(plan), *verdict(plan), sep='\n')
 
 
-def _show_compiled(name, plan, phase, stream):
-    for line in phase.compiled.notes:
-        print(line, file=stream)
+def _show_compiled(name, plan, phase):
+    print(*phase.compiled.notes, sep='\n')
     if bound := plan.roofline(phase):
-        console.table(f'{name}: roofline per device', *kernels(bound), stream)
+        console.table(f'{name}: roofline per device', *kernels(bound))
         if rows := collectives(plan, phase):
             columns = ['collective', 'group', 'times/step', 'MiB sent', 'ms', 'overlaps']
-            console.table(f'{name}: collectives per device', columns, rows, stream)
+            console.table(f'{name}: collectives per device', columns, rows)
         print(
             f'A step takes at least {1e3 * bound.step:.1f} ms, so MFU is at most '
             f'{bound.mfu:.3f}, with products at {roofline.PRODUCTS:.0%} of the peak, '
             f'attention at {roofline.ATTENTION:.0%}, and all other kernels at memory '
-            'bandwidth.',
-            file=stream,
+            'bandwidth.'
         )
 
 

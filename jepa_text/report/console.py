@@ -5,7 +5,7 @@ import sys
 from jepa_text.report import progress
 
 
-def table(title, columns, rows, stream=None):
+def table(title, columns, rows):
     """Prints a table.
 
     Columns with numbers are right-aligned, floats have three decimals, and None is a
@@ -16,7 +16,6 @@ def table(title, columns, rows, stream=None):
     from rich.table import Table
     from rich.text import Text
 
-    stream = sys.stdout if stream is None else stream
     for row in rows:
         if len(row) != len(columns):
             raise ValueError(
@@ -33,8 +32,8 @@ def table(title, columns, rows, stream=None):
     for row in cells:
         printed.add_row(*map(Text, row))
     # Outside a terminal the width is not limited.
-    width = None if progress.is_terminal(stream) else 1000
-    Console(file=stream, width=width).print(printed)
+    width = None if progress.is_terminal(sys.stdout) else 1000
+    Console(width=width).print(printed)
 
 
 def _cell(value):

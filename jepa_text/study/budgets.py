@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 
-from jepa_text.parallel import hardware, sharding
+from jepa_text.parallel import sharding
+from jepa_text.planning import plan
 from jepa_text.running import metrics
-from jepa_text.settings import schema
 from jepa_text.study import tree
 from jepa_text.training import descriptions
 from jepa_text.training import recipe as recipes
@@ -58,8 +58,8 @@ def seconds(log):
 
 
 def _budget(config):
-    options = schema.read(hardware.Options, config['plan'], 'plan')
-    recipe = recipes.outline(config, sharding.abstract_mesh(1), options.vocab_size)
+    vocab_size = plan.options_of(config).vocab_size
+    recipe = recipes.outline(config, sharding.abstract_mesh(1), vocab_size)
     spans = (
         (phase.start, phase.stop, phase.tokens_per_step, recipe.cost(phase).model)
         for phase in recipe.phases

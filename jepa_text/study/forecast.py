@@ -7,10 +7,8 @@ hours on the hardware of the section `plan`.
 import dataclasses
 
 from jepa_text.files import checksums
-from jepa_text.parallel import hardware
 from jepa_text.planning import plan
 from jepa_text.report import console
-from jepa_text.settings import schema
 from jepa_text.study import members, tree, work
 
 # Keys of a config and its phases that do not affect the cost of a step.
@@ -79,10 +77,9 @@ def of_members(configs, folder):
     `configs` are as of members.configs; members finished in `folder` count as done.
     Raises ValueError for a run that is impossible with its settings.
     """
-    mesh = lambda config: plan.mesh(config, _options(config))  # noqa: E731
-    completed = work.completed(configs, folder, mesh)
+    completed = work.completed(configs, folder, plan.mesh)
     recipes, plans = {}, {}
-    outline = tree.shared(lambda config: plan.outline(config, _options(config)))
+    outline = tree.shared(plan.outline)
     for name, config in completed.items():
         with work.named(name):
             recipes[name] = outline(config)
@@ -107,7 +104,7 @@ def of_members(configs, folder):
     return expected
 
 
-def show(expected, stream=None):
+def show(expected):
     """Prints the forecast of members as a table, and its totals."""
     columns = ['run', 'steps', 'continues from', 'after', 'trains', 'FLOPs', 'hours']
     columns += ['done']
@@ -126,9 +123,8 @@ def show(expected, stream=None):
                 'yes' if one.is_done else f'{one.begun:,} steps' if one.begun else None,
             ]
         )
-    console.table('What would be trained', columns, rows, stream)
-    for line in totals(expected):
-        print(line, file=stream)
+    console.table('What would be trained', columns, rows)
+    print(*totals(expected), sep='\n')
 
 
 def totals(expected):
@@ -161,16 +157,12 @@ def totals(expected):
     yield f'Left: {flops:.3g} FLOPs; {hours} on {names}.'
 
 
-def _options(config):
-    return schema.read(hardware.Options, config['plan'], 'plan')
-
-
 def _plan(config, recipe, known):
     """Returns the plan.Plan of a run; those of runs that differ in steps share one."""
-    phases = [_without(phase.section, _STEPS) for phase in recipe.phases]
-    key = checksums.checksum(_without(config, _STEPS) | {'phases': phases})
+    phases = [tree.without(phase.section, _STEPS) for phase in recipe.phases]
+    key = checksums.checksum(tree.without(config, _STEPS) | {'phases': phases})
     if key not in known:
-        known[key] = plan.make(config, _options(config))
+        known[key] = plan.make(config)
     phases = [
         dataclasses.replace(one, steps=own.steps)
         for one, own in zip(known[key].phases, recipe.phases)
@@ -178,11 +170,7 @@ def _plan(config, recipe, known):
     return dataclasses.replace(known[key], phases=tuple(phases))
 
 
-def _without(section, keys):
-    return {key: value for key, value in section.items() if key not in keys}
-
-
 def _is_done(folder, name, config, saved):
     if saved:
-        return members.finished(folder / name, _without(config, ('prepare',)))
+        return members.finished(folder / name, tree.without(config, ('prepare',)))
     return members.result_path(folder, name).is_file()

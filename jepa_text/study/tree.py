@@ -48,13 +48,18 @@ class Course:
 
 def course(config, recipe):
     """Returns the Course of a run, from its completed config and its Recipe."""
-    fixed = {key: value for key, value in config.items() if key not in _IGNORED}
     rates = [_rates(p.schedule, p.start, p.stop) for p in recipe.phases]
     phases = [
-        (phase.start, phase.stop, _relevant(phase.section), phase.objective)
-        for phase in recipe.phases
+        (p.start, p.stop, without(p.section, ('steps', 'fraction')), p.objective)
+        for p in recipe.phases
     ]
-    return Course(checksums.checksum(fixed), tuple(phases), np.concatenate(rates))
+    fixed = checksums.checksum(without(config, _IGNORED))
+    return Course(fixed, tuple(phases), np.concatenate(rates))
+
+
+def without(section, keys):
+    """Returns a section without some keys."""
+    return {key: value for key, value in section.items() if key not in keys}
 
 
 def shared(make):
@@ -125,8 +130,3 @@ def _rates(schedule, start, stop):
     vector = jax.vmap(schedule)
     rates = [vector(part_N) for part_N in np.split(steps_N, len(steps_N) // _CHUNK)]
     return np.concatenate(rates, dtype=np.float32)[: stop - start]
-
-
-def _relevant(section):
-    """Returns the section of a phase without its length."""
-    return {k: v for k, v in section.items() if k not in ('steps', 'fraction')}

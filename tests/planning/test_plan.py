@@ -1,7 +1,6 @@
 """Plans: known parameter counts and hours, and memory as in the compiled program."""
 
 import dataclasses
-import io
 import time
 
 import draws
@@ -21,23 +20,21 @@ from jepa_text.training import step as steps
 PRETRAIN = str(config_file.folder() / 'pretrain.py')
 
 
-def config_of(argument, **changes):
-    """A preset of configs/pretrain.py."""
-    return settings.plain(config_file.read(f'pretrain:{argument}')) | changes
+def config_of(argument, on=None, **changes):
+    """A preset of configs/pretrain.py, on its own hardware or another."""
+    config = settings.plain(config_file.read(f'pretrain:{argument}')) | changes
+    return config | {'plan': config['plan'] | ({'hardware': on} if on else {})}
 
 
-def pretrain(argument, hardware_name):
+def pretrain(argument, on):
     """The plan of a preset."""
-    config = config_of(argument, mesh=dict(data=-1, fsdp=1, tensor=1))
-    return plan.make(
-        config, hardware.Options(**config['plan'] | {'hardware': hardware_name})
-    )
+    return plan.make(config_of(argument, on, mesh=dict(data=-1, fsdp=1, tensor=1)))
 
 
 def flops_of(argument):
     """{part: FLOPs per step}, without a plan."""
     config = config_of(argument)
-    vocab_size = hardware.Options(**config['plan']).vocab_size
+    vocab_size = plan.options_of(config).vocab_size
     made = recipes.outline(config, sharding.abstract_mesh(8), vocab_size)
     return made.cost(made.phases[0]).parts
 
@@ -57,7 +54,7 @@ def flops_of_2507_00994(objective, size):
 @pytest.mark.slow
 def test_the_small_encoder_takes_at_most_two_hours_on_two_cores():
     config = settings.plain(config_file.shared('small').get_config())
-    made = plan.make(config, hardware.Options(**config['plan']))
+    made = plan.make(config)
     assert made.devices == 2 and 0.5 < made.seconds(made.chip, made.mfu) / 3600 < 2
     # 16 MB in float16, as it is shipped.
     assert 4e6 < sum(made.phases[-1].parameters.values()) < 8e6
@@ -193,22 +190,20 @@ def test_activations_follow_from_shape_and_policy(tmp_path):
 )
 def test_attention_is_planned_with_the_backend_of_the_chip(argument, dtype, chips, fused):
     model = dict(name='transformer', preset='tiny', depth=1, dtype=dtype)
-    config = config_of(f'{argument},size=210m', model=model)
     for chip in chips:
-        options = hardware.Options(**config['plan'] | {'hardware': f'{chip}:64'})
-        (phase,) = plan.make(config, options).phases
+        config = config_of(f'{argument},size=210m', f'{chip}:64', model=model)
+        (phase,) = plan.make(config).phases
         assert phase.fused == fused
 
 
 def test_a_chip_is_judged_alike_beside_others_and_by_itself():
     """Also one whose attention stores the scores, which those of others do not."""
     model = dict(name='transformer', preset='tiny', depth=1, dtype='bfloat16')
-    config = config_of('mlm,size=210m', model=model)
-    config['data'] |= dict(batch_size=4096)
     speeds = []
     for chip in ('h100', 't4'):
-        options = hardware.Options(**config['plan'] | {'hardware': f'{chip}:64'})
-        _, rows = tables.cost(plan.make(config, options))
+        config = config_of('mlm,size=210m', f'{chip}:64', model=model)
+        config['data'] |= dict(batch_size=4096)
+        _, rows = tables.cost(plan.make(config))
         speeds.append({label: speed for label, _, speed, *_ in rows})
     assert speeds[0] == speeds[1] and speeds[0]['t4:64'] == 'does not fit'
     assert speeds[0]['h100:64'] != 'does not fit'
@@ -225,13 +220,12 @@ def test_max_rows_fit_and_one_more_does_not(study):
 def test_phases_with_different_row_lengths():
     """The same number of tokens in longer rows."""
     tiny_one = dict(name='transformer', preset='tiny', depth=1)
-    config = config_of('mlm,size=210m', model=tiny_one)
+    config = config_of('mlm,size=210m', 'h100:8', model=tiny_one)
     mlm = config['phases'][0]
     short = dict(mlm, steps=40_000, data=dict(row_length=1024, batch_size=2304))
     long = dict(mlm, data=dict(row_length=8192, batch_size=288), rope_theta=160_000.0)
-    options = hardware.Options(**config['plan'] | {'hardware': 'h100:8'})
-    alone = plan.make(config, options)
-    made = plan.make(config | {'phases': [short, long]}, options)
+    alone = plan.make(config)
+    made = plan.make(config | {'phases': [short, long]})
     first, second = made.phases
     assert (first.rows, second.rows) == (2304, 288)
     assert (first.rows_at_once, second.rows_at_once) == (288, 36)
@@ -244,16 +238,16 @@ def test_phases_with_different_row_lengths():
     uneven = dict(long, data=dict(row_length=8192, batch_size=12))
     uneven = config | {'phases': [short, uneven]}
     # Devices of a study's tasks need not be those of the plan: only `plan` refuses.
-    assert plan.make(uneven, options).phases[1].rows_at_once == 1
+    assert plan.make(uneven).phases[1].rows_at_once == 1
     with pytest.raises(ValueError, match='batch_size=12 is not a multiple of 8'):
-        plan.plan(uneven | {'plan': config['plan'] | {'hardware': 'h100:8'}})
+        plan.plan(uneven)
 
 
-def test_tables_are_complete(study):
-    text = io.StringIO()
-    tables.show('mlm', study, text)
+def test_tables_are_complete(study, capsys):
+    tables.show('mlm', study)
+    text = capsys.readouterr().out
     for words in ('607,874', '147,750,912', '191.5 TFLOP', 'most rows', 'h100:192'):
-        assert words in text.getvalue()
+        assert words in text
     _, rows = tables.cost(study)
     assert rows[0][0] == 'mi250x:192' and rows[0][-1] is None
     assert len(rows) == len(hardware.CHIPS)
@@ -279,20 +273,19 @@ def test_steps_that_are_too_short_to_plan_have_no_hours(study, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_run_that_does_not_fit_has_no_price(study):
-    config = config_of('mlm,size=210m')
+def test_a_run_that_does_not_fit_has_no_price(study, capsys):
+    config = config_of('mlm,size=210m', 'v5e')
     config['data'] |= dict(batch_size=64)
-    options = hardware.Options(**config['plan'] | {'hardware': 'v5e'})
-    made = plan.make(config, options)
-    text = io.StringIO()
-    tables.show('mlm', made, text)
-    assert 'Does not fit' in text.getvalue() and 'accumulate=2' in text.getvalue()
+    made = plan.make(config)
+    tables.show('mlm', made)
+    text = capsys.readouterr().out
+    assert 'Does not fit' in text and 'accumulate=2' in text
     label, _, speed, *rest = tables.cost(made)[1][0]
     assert (label, speed) == ('v5e', 'does not fit') and set(rest) == {None}
     # What it names needs less.
     config |= dict(accumulate=8)
     config['model'] |= dict(remat='full')
-    assert plan.make(config, options).peak_memory < made.peak_memory / 2
+    assert plan.make(config).peak_memory < made.peak_memory / 2
     assert study.fits(study.chip) and not list(tables.verdict(study))
     # The compiler's figure takes precedence over the estimate.
     (phase,) = study.phases
@@ -301,7 +294,7 @@ def test_a_run_that_does_not_fit_has_no_price(study):
     assert not dataclasses.replace(study, phases=(large,)).fits(study.chip)
 
 
-def test_compiled_kernels_bound_the_speed(study):
+def test_compiled_kernels_bound_the_speed(study, capsys):
     """With kernels that take nine times as long as all arithmetic at the peak, the MFU is
     below a ninth, and the plan uses less."""
     (phase,) = study.phases
@@ -312,10 +305,10 @@ def test_compiled_kernels_bound_the_speed(study):
     plan_ = dataclasses.replace(study, phases=phases)
     assert 0.05 < plan_.bound < 1 / 9
     assert plan_.mfu == pytest.approx(plan_.bound * hardware.REACHED)
-    text = io.StringIO()
-    tables.show('mlm', plan_, text)
+    tables.show('mlm', plan_)
+    text = capsys.readouterr().out
     for words in ('one note', 'other kernels', 'of the compiled program'):
-        assert words in text.getvalue()
+        assert words in text
     given = dataclasses.replace(plan_, options=hardware.Options('mi250x:192', mfu=0.2))
     assert given.mfu == 0.2 and study.mfu == study.chip.mfu
 
