@@ -175,10 +175,11 @@ class Cloud:
                 is_same_MN = labels_M[:, None] == self.labels_N
                 same += distance_MN.sum(where=is_same_MN, dtype=np.float64)
                 other += distance_MN.sum(where=~is_same_MN, dtype=np.float64)
-        sizes = count if self.labels_N is None else np.bincount(self.labels_N)
-        pairs, same_pairs = count * (count - 1), np.sum(sizes * (sizes - 1))
+        pairs = count * (count - 1)
         if self.labels_N is None:
             return Pairs(kernel / pairs, np.nan, np.nan)
+        sizes = np.bincount(self.labels_N)
+        same_pairs = np.sum(sizes * (sizes - 1))
         other_pairs = pairs - same_pairs
         return Pairs(
             kernel / pairs,

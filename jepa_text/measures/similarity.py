@@ -28,7 +28,9 @@ def unbiased_cka(first, second):
             'Unbiased CKA compares two representations of the same texts, at least four, '
             f'but the shapes are {first.rows_ND.shape} and {second.rows_ND.shape}.'
         )
-    return _ratio(_hsic(first, second), _hsic(first, first), _hsic(second, second))
+    one, two = _hsic(first, first), _hsic(second, second)
+    is_known = one > 0 and two > 0
+    return float(_hsic(first, second) / np.sqrt(one * two)) if is_known else 0.0
 
 
 def similarity_map(firsts, seconds):
@@ -42,10 +44,6 @@ def similarity_map(firsts, seconds):
     firsts = [cloud.as_cloud(rows) for rows in firsts]
     seconds = [cloud.as_cloud(rows) for rows in seconds]
     return np.array([[unbiased_cka(one, two) for two in seconds] for one in firsts])
-
-
-def _ratio(cross, one, two):
-    return float(cross / np.sqrt(one * two)) if one > 0 and two > 0 else 0.0
 
 
 def _hsic(first, second):

@@ -32,11 +32,8 @@ def measure(references, predicted, positions=None):
     """
     texts = [[text for _, text in answers] for answers in references]
     has_answer_N = np.array(list(map(bool, texts)))
-    scores = {'em': exact_match, 'f1': word_f1}
-    per_instance = {
-        name: np.array([_best(score, *case) for case in zip(predicted, texts)])
-        for name, score in scores.items()
-    }
+    em_N, f1_N = map(np.array, zip(*map(_scores, predicted, texts)))
+    per_instance = {'em': em_N, 'f1': f1_N}
     standard = {}
     sides = {'': np.ones(len(texts), bool)}
     if not has_answer_N.all():
@@ -47,8 +44,11 @@ def measure(references, predicted, positions=None):
                 standard[side + name] = float(values_N[chosen_N].mean())
     paper = {}
     if positions is not None:
-        per_instance['paper_token_f1'] = _position_f1(*positions)
-        paper['token_f1'] = float(per_instance['paper_token_f1'].mean())
+        # The paper's {0}: F1 is 1 if there is no answer and none is predicted.
+        sides = [[set(answer) or {0} for answer in side] for side in positions]
+        f1_N = np.array([2 * len(g & p) / (len(g) + len(p)) for g, p in zip(*sides)])
+        per_instance['paper_token_f1'] = f1_N
+        paper['token_f1'] = float(f1_N.mean())
     return base.Measured(standard, paper, per_instance)
 
 
@@ -60,11 +60,6 @@ def normalized(text):
     """
     text = text.lower().translate(_PUNCTUATION)
     return ' '.join(re.sub(r'\b(a|an|the)\b', ' ', text).split())
-
-
-def exact_match(answer, reference):
-    """Returns 1.0 if both are equal after `normalized`, else 0.0."""
-    return float(normalized(answer) == normalized(reference))
 
 
 def word_f1(answer, reference):
@@ -80,13 +75,9 @@ def word_f1(answer, reference):
     return 2 * sum(both.values()) / (len(answer) + len(reference))
 
 
-def _best(score, answer, texts):
-    """Returns the best score over references, without those that normalize to ''."""
-    known = [text for text in texts if normalized(text)]
-    return max(score(answer, text) for text in known or [''])
-
-
-def _position_f1(gold, predicted):
-    # The paper's {0}: F1 is 1 if there is no answer and none is predicted.
-    sides = [[set(answer) or {0} for answer in side] for side in (gold, predicted)]
-    return np.array([2 * len(g & p) / (len(g) + len(p)) for g, p in zip(*sides)])
+def _scores(answer, texts):
+    """Returns (exact match, F1): the best of an answer over the references, without
+    those that normalize to ''."""
+    known = [text for text in texts if normalized(text)] or ['']
+    is_exact = normalized(answer) in map(normalized, known)
+    return float(is_exact), max(word_f1(answer, text) for text in known)
