@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from unittest import mock
 
+import examined
 import numpy as np
 import pytest
 from scipy import stats
@@ -36,17 +37,6 @@ def labeled(seed):
     return texts, None, np.array(labels)
 
 
-class Model:
-    """A table of embeddings, in which every letter is a token."""
-
-    def __init__(self):
-        table = np.random.default_rng(0).standard_normal((256, 24))
-        self.params = {'encoder': {'embedding': table.astype(np.float32)}}
-
-    def row(self, text):
-        return np.frombuffer(text.encode(), np.uint8).astype(np.int32)
-
-
 def predictions(made, model=None):
     """{control: Predictions} of a task; without a model, of the others."""
     names = (name for name in baselines.names(made) if model or name != controls.BAG)
@@ -55,7 +45,7 @@ def predictions(made, model=None):
 
 def test_label_controls_use_words_and_bigrams():
     made = task('labels', labeled(0), labeled(1), labeled(2))
-    found = predictions(made, Model())
+    found = predictions(made, examined.model())
     assert list(found) == [controls.LARGEST, controls.TF_IDF, controls.BAG]
     assert set(found[controls.LARGEST].test) == {'a'}
     values = {
@@ -92,18 +82,18 @@ def test_pair_features_capture_shared_words(rng):
 def test_pair_scores_are_cosines_and_text_scores_are_regressed():
     first, second = ['the cat', 'a dog', 'x y'], ['the cat', 'a cow', 'z']
     made = task('scores', (first, second, np.array([1.0, 0.5, 0.0])))
-    tf_idf, bag = predictions(made, Model()).values()
+    tf_idf, bag = predictions(made, examined.model()).values()
     assert tf_idf.test[0] == pytest.approx(1) and tf_idf.test[2] == 0
     assert 0 < tf_idf.test[1] < 1 and bag.test[0] == pytest.approx(1)
     # The scores may be distances.
     made = task('scores', (first, second, np.array([0.0, 0.5, 1.0])))
-    apart, _ = predictions(made, Model()).values()
+    apart, _ = predictions(made, examined.model()).values()
     assert apart.test == [-cosine for cosine in tf_idf.test]
     assert (tf_idf.chosen, apart.chosen) == ({'sign': 1.0}, {'sign': -1.0})
     texts, _, labels = labeled(0)
     target = np.where(labels == 'b', 3.0, 1.0)
     made = task('scores', (texts, None, target), metric='spearman')
-    for control, one in predictions(made, Model()).items():
+    for control, one in predictions(made, examined.model()).items():
         measured = baselines.measure(made, 'test', one.test)
         assert measured.standard['pearson'] > 0.9, control
 

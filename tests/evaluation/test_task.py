@@ -33,12 +33,7 @@ def test_validation_is_five_percent_without_shared_texts():
     again = tasks.with_validation(task).validation
     assert again.first == made.validation.first
     assert made.test is task.test
-
-
-def test_an_existing_validation_set_is_kept():
-    own = labeled(9)
-    task = tasks.Task('t', 'labels', 'accuracy', labeled(40), labeled(9), validation=own)
-    assert tasks.with_validation(task) is task
+    assert tasks.with_validation(made) is made
 
 
 def test_whitespace_does_not_make_another_text():
