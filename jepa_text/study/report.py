@@ -81,7 +81,10 @@ def write(workdir, results, configs, section):
     path = page.write(workdir / 'report.html', title, lead, sections, what)
     lead = f'{what}\n\n{lead}'
     page.write_markdown(workdir / 'appendix.md', title, lead, sections)
-    _show(lead, sections)
+    if sections[0].get('heading') == 'Outcomes':
+        table = sections[0]['table']
+        console.table('Outcomes', table['columns'], table['rows'])
+    print(lead)
     return path
 
 
@@ -174,13 +177,6 @@ def headline(decided, ruled):
         shown = ', '.join(f'{counts[state]} {state}' for state in states)
         text += f' Of {len(ruled)} claims: {shown}.'
     return text
-
-
-def _show(lead, sections):
-    shown = sections[0].get('table') or {}
-    if sections[0].get('heading') == 'Outcomes':
-        console.table('Outcomes', shown['columns'], shown['rows'])
-    print(lead)
 
 
 def _curves(study):

@@ -87,7 +87,10 @@ def budget_section(spent):
     first = next(iter(spent.values()))
     rows = []
     for arm, values in spent.items():
-        shares = [_of(own, base) for own, base in zip(values, first)]
+        shares = [
+            None if math.isnan(own) or math.isnan(base) else f'{own / base:.0%}'
+            for own, base in zip(values, first)
+        ]
         steps, tokens, flops, took = values
         hours = None if math.isnan(took) else f'{took / 3600:.3g}'
         cells = [f'{steps:,.0f}', f'{tokens:,.0f}', f'{flops:.3g}', hours]
@@ -148,9 +151,3 @@ def _ends(low, high):
     if math.isnan(low):
         return None
     return f'{_digits(low, high)} to {_digits(high, low)}'
-
-
-def _of(value, base):
-    if math.isnan(value) or math.isnan(base):
-        return None
-    return f'{value / base:.0%}'

@@ -37,7 +37,8 @@ def examined(seeds=5, tasks=('trec',), found=None, **more):
 
 def text_of(folder, given):
     """The text of the page of `examined`, with table cells separated by '|'."""
-    path = page.write(folder / 'page.html', **given)
+    others = dict(tests=(), failures={}, instances={}, facts={})
+    path = page.write(folder / 'page.html', **others | given)
     whole = path.read_text(encoding='utf-8')
     whole = re.sub(r'<(svg|style).*?</\1>', '[figure]', whole, flags=re.DOTALL)
     cells = re.sub(r'</t[dh]>', '|', whole).replace('</tr>', '\n')

@@ -20,7 +20,6 @@ from jepa_text.study import (
     fairness,
     finetuned,
     outcomes,
-    papers,
     report,
     verdicts,
 )
@@ -70,16 +69,6 @@ def test_every_claim_is_a_row_with_a_ruling_and_its_reason(sections):
     assert ' seeds if they are as large as measured. Of 6 claims: 0 reproduced' in verdict
     reasons = column(found['Claims'], 'why')
     assert all(reasons) and 'masked loss: reproduced, p = ' in reasons[2]
-
-
-@pytest.mark.parametrize('sign, state', [(1, 'reproduced'), (-1, 'contradicted')])
-def test_without_probes_the_loss_alone_stands_in(sign, state):
-    made = made_up.study('pfs', loss=lambda config: sign * loss(config))
-    made.results['probes'] = {}
-    found, known = arms.by_seed(made.results), papers.claims_of('pfs')
-    decided = verdicts.decide(found, papers.questions(known, found))
-    states = [one.state for one in papers.rule(known, found, decided)]
-    assert states.count(state) == 5  # all except the claim on question answering
 
 
 def test_every_arm_is_shown_with_its_controls(sections, pfs):

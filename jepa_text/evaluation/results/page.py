@@ -37,9 +37,7 @@ TOLD = 3  # tasks whose scores the answer tells
 _NONE = (None, math.nan, math.nan)  # of (mean, low, high)
 
 
-def write(
-    path, lines, chosen, compared, tests=(), failures=None, instances=None, facts=None
-):
+def write(path, lines, chosen, compared, tests, failures, instances, facts):
     """Writes the page and returns its path.
 
     lines        of all members, as result_files.read returns them
@@ -51,12 +49,12 @@ def write(
     instances    {(model, task): interval} of summary.over_instances
     facts        {model: load.trained} of the models
     """
-    rows, failures = summary.rows(chosen), failures or {}
+    rows = summary.rows(chosen)
     tasks = list(dict.fromkeys(row['task'] for row in rows))
     models = list(dict.fromkeys(row['model'] for row in rows if not row['control']))
     sections = [_overview(rows, tasks)] if len(tasks) > 1 else []
     for task in tasks:
-        sections.append(_task(task, lines, chosen, models, instances or {}))
+        sections.append(_task(task, lines, chosen, models, instances))
     if compared:
         sections.append(_verdicts(compared))
     sections.append(_failed(rows, failures))
@@ -66,17 +64,14 @@ def write(
     title = 'Fine-tuning results' if trained else 'Zero-shot results'
     sections = [*filter(None, sections), _methods(lines, chosen)]
     lead = answer(rows, compared, failures, instances)
-    what = described(lines, models, facts or {})
-    return page.write(path, title, lead, sections, what)
+    return page.write(path, title, lead, sections, described(lines, models, facts))
 
 
-def answer(rows, compared, failures=(), instances=None):
+def answer(rows, compared, failures, instances):
     """Returns the scores of each task beside its controls, verdicts, and failures."""
-    scores = [
-        _score(task, rows, instances or {})
-        for task in dict.fromkeys(row['task'] for row in rows)
-    ]
-    parts = ['\n'.join(filter(None, scores[:TOLD])), headline(rows, compared)]
+    tasks = list(dict.fromkeys(row['task'] for row in rows))[:TOLD]
+    scores = [_score(task, rows, instances) for task in tasks]
+    parts = ['\n'.join(filter(None, scores)), headline(rows, compared)]
     own = (Counter(row['statuses']) for row in rows if not row['control'])
     counts = sum(own, Counter())
     if lost := [f'{counts[s]} {w}' for s, w in LOST.items() if counts[s]]:
