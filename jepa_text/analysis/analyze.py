@@ -189,13 +189,13 @@ def _saved_config(path):
     return checksums.read_json(file) if file.is_file() else {}
 
 
-def run_names(paths, config_of=_saved_config, stem_of=None):
+def run_names(paths, stem_of=None):
     """{path: (name, seed)}. Runs whose folders differ only in a final number are seeds of
     the same name, if their configs differ only in seeds; copies of one run are not. So
     are members of a study, as mlm/seed_0.
 
-    `config_of(path)` is the config of a run. If folders in different places have the same
-    name, models have their paths as names, without the folders that all have in common.
+    If folders in different places have the same name, models have their paths as names,
+    without the folders that all have in common.
 
     >>> run_names(['runs/a-0', 'runs/a-1', 'runs/b-2'])
     {'runs/a-0': ('a', 0), 'runs/a-1': ('a', 1), 'runs/b-2': ('b-2', 0)}
@@ -209,7 +209,7 @@ def run_names(paths, config_of=_saved_config, stem_of=None):
             groups.setdefault(part[1], {})[path] = part[2]
     names = {path: (stem, 0) for path, stem in stems.items()}
     for base, numbers in groups.items():
-        configs = [({'seed': n} | config_of(path), n) for path, n in numbers.items()]
+        configs = [({'seed': n} | _saved_config(p), n) for p, n in numbers.items()]
         runs = {(_recipe(config, ''), config['seed']) for config, _ in configs}
         if len({_recipe(*one) for one in configs}) == 1 < len(runs) == len(numbers):
             names |= {path: (base, int(number)) for path, number in numbers.items()}
@@ -217,7 +217,7 @@ def run_names(paths, config_of=_saved_config, stem_of=None):
         if stem_of:
             return {path: (path, 0) for path in paths}
         common = len(os.path.commonprefix([path.split('/') for path in paths]))
-        return run_names(paths, config_of, lambda path: path.split('/', common)[-1])
+        return run_names(paths, lambda path: path.split('/', common)[-1])
     return names
 
 

@@ -151,9 +151,9 @@ def _collapsed(chosen):
 
 
 def _verdicts(chosen, per_example, collapsed):
-    """[(row, higher, [(control, kind, value of the control)])] of all values that have
-    a control."""
-    judged, per_example = [], comparisons.by_cell(per_example)
+    """Yields (row, higher, [(control, kind, value of the control)]) of all values that
+    have a control."""
+    per_example = comparisons.by_cell(per_example)
     for (task, model, control, metric, form), row in chosen.items():
         higher = (PROBES | GEOMETRY | NEARNESS).get((metric, form))
         if control or not model or higher is None or not math.isfinite(row['value']):
@@ -171,8 +171,7 @@ def _verdicts(chosen, per_example, collapsed):
                 kind = 'explained'
             verdicts.append((name, kind, other['value']))
         if verdicts:
-            judged.append((row, higher, verdicts))
-    return judged
+            yield row, higher, verdicts
 
 
 def _control_of(row, name, chosen):

@@ -28,12 +28,17 @@ def evaluate(task, sides, seed=0, token_labels=None, answered=None):
     probe. `answered` are (answers, cosines) that replace those of a probe of the vectors
     (baselines.probe). Metrics that are undefined for these texts are omitted.
     """
-    values, per_example = {}, {}
+    values, per_example, keys = {}, {}, identifying_texts(task.test)
     if task.kind == 'labels':
         answers_N, _ = answered or _classify(task, sides, seed)
-        values, per_example = _classification(task, answers_N)
+        per_example = _per_example(task, answers_N)
+        values = {
+            metric: statistics.mean_interval(values_N, SCALES[metric], keys)
+            for metric, values_N in per_example.items()
+        }
     elif task.kind == 'scores':
-        values, per_example = _similarity(task, *answered or _regress(task, sides))
+        answered = answered or _regress(task, sides)
+        values, per_example = _similarity(task, *answered, keys)
     if recovery := _word_recovery(task, sides, seed):
         recovered, per_example['word_recovery_auc'] = recovery
         values['word_recovery_auc'] = recovered
@@ -47,7 +52,7 @@ def evaluate(task, sides, seed=0, token_labels=None, answered=None):
     if token_labels is not None and 'probe_accuracy' in values:
         values |= _paper_gap(sides, token_labels, values['probe_accuracy'], seed)
     if values:
-        per_example[KEYS] = identifying_texts(task.test)
+        per_example[KEYS] = keys
     return values, per_example
 
 
@@ -59,15 +64,6 @@ def _classify(task, sides, seed):
     )
     probe = probes.linear_probe(train, task.train.target, test, task.test.target, seed)
     return np.array(probe['predicted']), None
-
-
-def _classification(task, predicted_N):
-    per_example, keys = _per_example(task, predicted_N), identifying_texts(task.test)
-    values = {
-        metric: statistics.mean_interval(values_N, SCALES[metric], keys)
-        for metric, values_N in per_example.items()
-    }
-    return values, per_example
 
 
 def _per_example(task, predicted_N):
@@ -95,10 +91,9 @@ def _regress(task, sides):
     return predicted_N, probes.pair_cosine(*sides[1])
 
 
-def _similarity(task, predicted_N, similarity_N):
+def _similarity(task, predicted_N, similarity_N, keys):
     human_N = task.test.target
     overlap_N = words.overlap(task.test.first, task.test.second)
-    keys = identifying_texts(task.test)
 
     def interval(values_N):
         return statistics.mean_interval(values_N, 'correlation', keys)

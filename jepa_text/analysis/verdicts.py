@@ -45,18 +45,14 @@ def _scores(results):
     """Yields a sentence for the first score of each task, of models and controls."""
     rows = findings.final_rows(results['rows'])
     for task in dict.fromkeys(key[0] for key in rows):
-        of_task = {key[1:3]: {} for key in rows if key[0] == task}
-        for (of, *subject, metric, form), row in rows.items():
-            if of == task and not form:
-                of_task[tuple(subject)][metric] = figures.interval(row)
-        models = {key: own for key, own in of_task.items() if key[0] and not key[1]}
-        metric = comparisons.score_of(rows, task)
-        values = {key: own[metric] for key, own in of_task.items() if metric in own}
-        yield page.scores(
-            f'`{task}`, {figures.metric_label(metric)}',
-            {key[0]: one for key, one in values.items() if key in models},
-            {figures.label(*k): v[0] for k, v in values.items() if k not in models},
-        )
+        metric, models, others = comparisons.score_of(rows, task), {}, {}
+        for (of, model, control, name, form), row in rows.items():
+            if (of, name, form) == (task, metric, ''):
+                if model and not control:
+                    models[model] = figures.interval(row)
+                else:
+                    others[figures.label(model, control)] = row['value']
+        yield page.scores(f'`{task}`, {figures.metric_label(metric)}', models, others)
 
 
 def controlled(results):

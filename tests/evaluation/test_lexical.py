@@ -68,11 +68,10 @@ def test_balance_corrects_both_for_chance():
 
 
 def test_paper_token_labels_equal_the_authors_code():
-    tokens_BL = np.array([[5, 5, 1, 0], [4, 3, 4, 3], [9, 0, 0, 0]])
-    valid_BL = np.array([[1, 1, 1, 0], [1, 1, 1, 1], [1, 0, 0, 0]])
-    labels_N, kept_N = lexical.paper_token_labels(tokens_BL, valid_BL, min_count=1)
+    rows = [5, 5, 1], [4, 3, 4, 3], [9]
+    labels_N, kept_N = lexical.paper_token_labels(rows, min_count=1)
     assert labels_N.tolist() == [5, 3, 9] and kept_N.all()
-    assert not lexical.paper_token_labels(tokens_BL, valid_BL)[1].any()
+    assert not lexical.paper_token_labels(rows)[1].any()
 
 
 def test_the_balance_interval_adds_both_errors_in_squares():

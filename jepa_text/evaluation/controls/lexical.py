@@ -97,15 +97,14 @@ def balance_interval(semantic, semantic_chance, lexical, lexical_chance):
     return statistics.Interval(*map(float, (value, value - below, value + above)))
 
 
-def paper_token_labels(tokens_BL, valid_BL, min_count=5):
-    """Returns (labels_N, kept_N): the most frequent token id of each text.
+def paper_token_labels(rows, min_count=5):
+    """Returns (labels_N, kept_N): the most frequent token id of each text's row.
 
     This is the target of the token probe of arXiv 2606.05173. Ties go to the smallest id,
     and special tokens count; kept_N marks texts whose label occurs in at least
     `min_count` texts. Small ids are punctuation in that paper's vocabulary, so the label
     is mostly the most frequent punctuation of a text.
     """
-    rows = zip(np.asarray(tokens_BL), np.asarray(valid_BL, bool))
-    labels_N = np.array([np.bincount(row[where]).argmax() for row, where in rows])
+    labels_N = np.array([np.bincount(row).argmax() for row in rows])
     ids, counts = np.unique(labels_N, return_counts=True)
     return labels_N, np.isin(labels_N, ids[counts >= min_count])
