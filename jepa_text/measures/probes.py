@@ -28,8 +28,6 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
         low, high         its 95 % interval over test examples (Wilson 1927), too narrow
                           if these are dependent, such as paragraphs of one book
         balanced          the mean accuracy over classes
-        majority          the share of the test set's most frequent label: the highest
-                          accuracy of a constant prediction
         inverse_penalty   the chosen one
         predicted         the predicted labels of the test set
 
@@ -53,11 +51,9 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
     predicted_N = classes[_fit(train_ND, target_N, inverse).predict(test_ND)]
     right_N = predicted_N == test_labels_N
     accuracy, low, high = statistics.mean_interval(right_N, 'share')
-    size = len(right_N)
     return {
         'accuracy': accuracy,
         'balanced': balanced_accuracy(right_N, test_labels_N)['balanced'],
-        'majority': float(np.unique(test_labels_N, return_counts=True)[1].max() / size),
         'low': low,
         'high': high,
         'inverse_penalty': inverse,

@@ -85,12 +85,6 @@ def test_strings_are_labels_and_unseen_ones_count_as_wrong():
     assert seen['accuracy'] - 0.25 <= some['accuracy'] <= 0.75
 
 
-def test_majority_is_the_highest_accuracy_of_a_constant_prediction():
-    rows_ND = np.random.default_rng(0).normal(size=(10, 3))
-    result = probes.linear_probe(rows_ND, [0] * 6 + [1] * 4, rows_ND, [0] * 2 + [1] * 8)
-    assert result['majority'] == 0.8
-
-
 def test_balanced_accuracy_matches_scikit_learn_and_constants_are_at_chance():
     truth_N, predicted_N = np.random.default_rng(0).choice(list('aaabbc'), (2, 200))
     found = probes.balanced_accuracy(truth_N == predicted_N, truth_N)
