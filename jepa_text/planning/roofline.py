@@ -24,14 +24,12 @@ class Roofline(NamedTuple):
 
     kernels    {kind of kernel: seconds}
     waits      of collectives that run alone
-    overlaps   of collectives that may run at the same time as kernels
     step       all of them together
     mfu        upper bound of the MFU
     """
 
     kernels: dict
     waits: float
-    overlaps: float
     step: float
     mfu: float
 
@@ -51,7 +49,7 @@ def of(traffic, count, chip, devices, dtype):
     )
     step = max(sum(kernels.values()), overlaps) + waits
     mfu = count.model / (chip.peak * devices * step)
-    return Roofline(kernels, waits, overlaps, step, mfu)
+    return Roofline(kernels, waits, step, mfu)
 
 
 def seconds(collective, chip):
