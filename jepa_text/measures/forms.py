@@ -31,11 +31,11 @@ def centered(vectors_ND):
     return rows.centered_ND.astype(rows.rows_ND.dtype)
 
 
-def whitened(vectors_ND, ridge=RIDGE, cut=CUT):
+def whitened(vectors_ND, ridge=RIDGE):
     """Returns principal components x_k / sqrt(l_k + r), [N, K], r = `ridge` mean(l).
 
-    l_k is the variance along direction k. Directions with a variance below `cut` times
-    the largest are omitted. The ridge keeps directions with a variance far below the mean
+    l_k is the variance along direction k. Directions with a variance below CUT times the
+    largest are omitted. The ridge keeps directions with a variance far below the mean
     small, instead of amplifying their noise. If N is at most D, whitened rows are all
     about equally far from each other, whatever the model: use several times more texts
     than dimensions.
@@ -44,19 +44,19 @@ def whitened(vectors_ND, ridge=RIDGE, cut=CUT):
     [[0.707], [0.707]]
     """
     rows = cloud.as_cloud(vectors_ND)
-    transform_DK, _ = _whitening(rows, ridge, cut)
+    transform_DK, _ = _whitening(rows, ridge)
     return (rows.centered_ND @ transform_DK).astype(rows.rows_ND.dtype)
 
 
-def length_residualized(vectors_ND, lengths_NF, folds=5, seed=0):
+def length_residualized(vectors_ND, lengths_NF):
     """Returns the vectors minus what text lengths predict, plus the mean vector.
 
     `lengths_NF` are positive: the number of tokens, and of characters in a second column,
     if given; [N] means one column. Each vector is predicted by a sum of piecewise linear
     functions of the logarithms, with a knot at each value, or at up to 32 quantiles, one
     per 20 texts; a second difference is penalized as much as the error of one text. The
-    prediction is cross-fitted: the function for a text is fitted on the `folds` - 1 parts
-    that do not contain it, so that no more is removed than length explains. The mean is
+    prediction is cross-fitted: the function for a text is fitted on the four fifths that
+    do not contain it, so that no more is removed than length explains. The mean is
     added back because the result would otherwise be centered as well: compare it with the
     raw form, or center it.
 
@@ -67,7 +67,7 @@ def length_residualized(vectors_ND, lengths_NF, folds=5, seed=0):
     """
     rows = cloud.as_cloud(vectors_ND).require_pairs('Length control')
     basis_NK, penalty_KK = _basis(_checked_lengths(lengths_NF, len(rows)))
-    fold_N = np.random.default_rng(seed).permutation(len(rows)) % min(folds, len(rows))
+    fold_N = np.random.default_rng(0).permutation(len(rows)) % min(5, len(rows))
     moments, products = [], []
     for fold in range(fold_N.max() + 1):
         member_N = fold_N == fold
@@ -95,7 +95,7 @@ def clouds(vectors_ND, lengths_NF=None, labels_N=None):
     yield 'raw', raw
     known = {'values_K': raw.values_K, 'raw_values_K': raw.values_K}
     yield 'centered', _cloud(centered(raw), raw, known)
-    _, shrunk_K = _whitening(raw, RIDGE, CUT)
+    _, shrunk_K = _whitening(raw, RIDGE)
     known = {'values_K': shrunk_K, 'raw_values_K': shrunk_K}
     yield 'whitened', _cloud(whitened(raw), raw, known)
     if lengths_NF is not None:
@@ -121,14 +121,14 @@ def summary(vectors_ND, lengths_NF=None, labels_N=None, metrics=None):
     }
 
 
-def _whitening(rows, ridge, cut):
+def _whitening(rows, ridge):
     """Returns transform_DK and the whitened rows' squared singular values, descending; a
     single 0 for rows without variance."""
     values_K, vectors_DK = rows.axes
     if not len(values_K):
         return np.zeros((rows.width, 1)), np.zeros(1)
     variance_K = values_K / max(len(rows) - 1, 1)
-    kept_K = variance_K > cut * variance_K[0]
+    kept_K = variance_K > CUT * variance_K[0]
     variance_K, vectors_DK = variance_K[kept_K], vectors_DK[:, kept_K]
     level_K = variance_K + ridge * variance_K.mean()
     return vectors_DK / np.sqrt(level_K), values_K[kept_K] / level_K

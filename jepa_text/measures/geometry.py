@@ -39,8 +39,8 @@ def uniformity(rows):
     return float(np.log(cloud.as_cloud(rows).require_pairs('Uniformity').pairs.kernel))
 
 
-def alignment(first_ND, second_ND, alpha=2):
-    """Returns mean_i |x_i - y_i|^alpha of pairs of unit rows (Wang & Isola 2020).
+def alignment(first_ND, second_ND):
+    """Returns mean_i |x_i - y_i|^2 of pairs of unit rows (Wang & Isola 2020).
 
     Row i of both is a positive pair. Raises ValueError if the shapes differ.
 
@@ -56,7 +56,7 @@ def alignment(first_ND, second_ND, alpha=2):
     all_N = np.arange(len(first))
     difference_ND = first.unit(all_N) - second.unit(all_N)
     square_N = np.einsum('ND,ND->N', difference_ND, difference_ND, dtype=np.float64)
-    return float(np.mean(square_N ** (alpha / 2)))
+    return float(square_N.mean())
 
 
 def centered_singular_values(rows):

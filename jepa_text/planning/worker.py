@@ -77,13 +77,12 @@ def make(case):
     return work
 
 
-def batches(case, phase, count=4):
-    """`count` batches of random tokens, masked by the objective; each row is one
-    document."""
+def batches(case, phase):
+    """Four batches of random tokens, masked by the objective; each row is a document."""
     rng = np.random.default_rng(case['seed'])
     length = case['row_length']
     made = []
-    for _ in range(count):
+    for _ in range(4):
         rows = []
         for _ in range(case['rows']):
             tokens_L = rng.integers(8, case['vocab_size'], length).astype(np.int32)
