@@ -5,13 +5,14 @@ for the number of its own updates and not for the steps of the run.
 """
 
 import operator
+import re
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from jepa_text.optim.leaves import mask, search_decayed
+from jepa_text.parallel import leaves
 from jepa_text.settings import ranges
 
 # Of the first moment. Not float16, in which moments of small gradients are zero.
@@ -71,6 +72,28 @@ def descent(*steps):
         return jax.tree.map(operator.neg, updates), state
 
     return optax.GradientTransformation(chain.init, update)
+
+
+def mask(params, pattern, search=re.search):
+    """Returns a tree of bools: whether `search` finds `pattern` in each leaf's name.
+
+    Leaves are selected by path and never by ndim, because scanned layers stack norm
+    scales to matrices.
+
+    >>> mask({'ffn': {'kernel': 1.0}, 'norm': {'scale': 1.0}}, 'kernel$')
+    {'ffn': {'kernel': True}, 'norm': {'scale': False}}
+    """
+    return leaves.mapped(lambda name, _: bool(search(pattern, name)), params)
+
+
+def search_decayed(pattern, name):
+    """Returns whether `pattern` is in a leaf's name, which is not that of the learned
+    weight of two losses: weight decay never applies to it.
+
+    >>> [search_decayed('.', name) for name in ('encoder/a', 'balance/a')]
+    [True, False]
+    """
+    return bool(re.search(pattern, name)) and not re.match('balance/', name)
 
 
 class AdamState(NamedTuple):

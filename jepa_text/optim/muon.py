@@ -21,7 +21,7 @@ import numpy as np
 import optax
 
 from jepa_text.optim import adam
-from jepa_text.optim.leaves import mask, path_name
+from jepa_text.parallel import leaves
 from jepa_text.settings import ranges
 
 # Matrices of layers and predictors, between hidden states: not the head's.
@@ -77,7 +77,7 @@ def muon(
         nesterov(momentum, jnp.dtype(momentum_dtype)),
         optax.stateless(lambda updates, _: jax.tree.map(orthogonalize, updates)),
         optax.add_decayed_weights(
-            weight_decay, mask=lambda params: mask(params, decay_paths)
+            weight_decay, mask=lambda params: adam.mask(params, decay_paths)
         ),
     )
     return optax.partition(
@@ -95,13 +95,12 @@ def _coefficients(ns_steps, ns_lower):
 
 def _labels(params, pattern):
     """Returns a tree with 'muon' or 'adamw' for each leaf."""
-    chosen = mask(params, pattern)
+    chosen = adam.mask(params, pattern)
     vectors = [
         name
-        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+        for name, leaf in leaves.by_name(params).items()
         # The first axis of scanned layers is their number.
-        if leaf.ndim - ('/layers/' in (name := path_name(path))) < 2
-        and re.search(pattern, name)
+        if leaf.ndim - ('/layers/' in name) < 2 and re.search(pattern, name)
     ]
     if vectors or not any(jax.tree.leaves(chosen)):
         problem = f'{vectors[0]!r}, which is not a matrix' if vectors else 'no parameter'

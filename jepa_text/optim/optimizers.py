@@ -12,13 +12,12 @@ as in `optax.apply_updates`. For a rate, `optax.chain(make(section), optax.scale
 import math
 import re
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
 from jepa_text.optim import adam, muon
-from jepa_text.optim.leaves import path_name, search_decayed
+from jepa_text.parallel import leaves
 from jepa_text.settings import ranges, resolve
 
 
@@ -67,21 +66,19 @@ def with_lr_multipliers(optimizer, multipliers):
     >>> params = {'encoder': {'norm': {'scale': 1.0}, 'embedding': 1.0}}
     >>> optimizer = with_lr_multipliers(optax.identity(), {'embedding$': 0.0})
     >>> updates, state = optimizer.update(params, optimizer.init(params))
-    >>> jax.tree.map(float, updates)
-    {'encoder': {'embedding': 0.0, 'norm': {'scale': 1.0}}}
+    >>> updates['encoder']['norm'], float(updates['encoder']['embedding'])
+    ({'scale': 1.0}, 0.0)
     """
 
     def update(grads, state, params=None):
         updates, state = optimizer.update(grads, state, params)
-        leaves = jax.tree_util.tree_leaves_with_path(updates)
-        with_first = _with_first(path_name(path) for path, _ in leaves)
+        with_first = _with_first(leaves.by_name(updates))
 
-        def scale(path, leaf):
-            shape = jnp.shape(leaf)
-            factor = _factor(path_name(path), shape, multipliers, with_first)
+        def scale(name, leaf):
+            factor = _factor(name, jnp.shape(leaf), multipliers, with_first)
             return leaf if factor is None else leaf * factor
 
-        return jax.tree_util.tree_map_with_path(scale, updates), state
+        return leaves.mapped(scale, updates), state
 
     return optax.GradientTransformation(optimizer.init, update)
 
@@ -96,14 +93,12 @@ def check_paths(section, trees):
     >>> section = {'lr_multipliers': (('norm', 0.1),)}
     >>> check_paths(section, [{'up': 1.0}, {'norm': {'scale': 1.0}}])
     """
-    leaves = [
-        (path_name(path), jnp.shape(leaf))
-        for params in trees
-        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+    named = [pair for params in trees for pair in leaves.by_name(params).items()]
+    with_first = _with_first(name for name, _ in named)
+    layered = [
+        x for name, leaf in named for x in _names(name, jnp.shape(leaf), with_first)
     ]
-    with_first = _with_first(name for name, _ in leaves)
-    layered = [name for leaf in leaves for name in _names(*leaf, with_first)]
-    decayed = [name for name, _ in leaves if search_decayed('', name)]
+    decayed = [name for name, _ in named if adam.search_decayed('', name)]
     given = [
         ('lr_multipliers', x, layered) for x in _pairs(section.get('lr_multipliers', ()))
     ]

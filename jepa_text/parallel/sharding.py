@@ -13,6 +13,7 @@ import re
 import jax
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
+from jepa_text.parallel import leaves
 from jepa_text.settings import schema
 
 AXES = ('data', 'fsdp', 'context', 'tensor')
@@ -137,12 +138,9 @@ def as_tuple(names):
 
 def shardings(tree, mesh):
     """Returns a NamedSharding for every leaf of a tree of arrays or ShapeDtypeStructs."""
-
-    def sharding(path, leaf):
-        name = jax.tree_util.keystr(path, simple=True, separator='/')
-        return NamedSharding(mesh, spec(name, leaf.shape, mesh))
-
-    return jax.tree_util.tree_map_with_path(sharding, tree)
+    return leaves.mapped(
+        lambda name, leaf: NamedSharding(mesh, spec(name, leaf.shape, mesh)), tree
+    )
 
 
 def sharded(shapes, mesh):

@@ -28,6 +28,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 from jepa_text.files import addresses, checksums
+from jepa_text.parallel import leaves
 from jepa_text.running import value_checksums
 
 _log = logging.getLogger(__name__)
@@ -174,9 +175,9 @@ def record(path):
         content = {key: saved[key] for key in ('meta', 'leaves')}
         if checksums.checksum(content) != saved['sha256']:
             raise DamagedError(path, 'the content of meta has changed')
-        leaves = saved['leaves'].items()
-        kinds = {key: leaf['kind'] for key, leaf in leaves}
-        return Record(saved['meta'], kinds, {key: leaf['sums'] for key, leaf in leaves})
+        each = saved['leaves'].items()
+        kinds = {key: leaf['kind'] for key, leaf in each}
+        return Record(saved['meta'], kinds, {key: leaf['sums'] for key, leaf in each})
 
 
 def to_json(meta, state):
@@ -184,9 +185,9 @@ def to_json(meta, state):
 
     Raises ValueError for a leaf that is not an array.
     """
-    kinds, sums = describe(state), value_checksums.of_leaves(leaves_of(state))
-    leaves = {key: {'kind': kind, 'sums': sums[key]} for key, kind in kinds.items()}
-    content = {'meta': meta, 'leaves': leaves}
+    kinds, sums = describe(state), value_checksums.of_leaves(leaves.by_name(state))
+    each = {key: {'kind': kind, 'sums': sums[key]} for key, kind in kinds.items()}
+    content = {'meta': meta, 'leaves': each}
     return content | {'sha256': checksums.checksum(content)}
 
 
@@ -221,7 +222,7 @@ def check(path, saved, arrays):
     arrays, a collective."""
     if not saved.sums:  # of version 0.1, whose files were verified
         return
-    for key, sums in value_checksums.of_leaves(leaves_of(arrays)).items():
+    for key, sums in value_checksums.of_leaves(leaves.by_name(arrays)).items():
         if sums != saved.sums[key]:
             raise DamagedError(path, f'the values of {key} have changed')
 
@@ -246,28 +247,20 @@ def mismatches(kinds, wanted, where, exactly=True):
     return '; '.join(lines[:_MAX_SHOWN]) + more
 
 
-def leaves_of(state):
-    """{'params/encoder/...': leaf} for every leaf."""
-    return {
-        jax.tree_util.keystr(path, simple=True, separator='/'): leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(state)
-    }
-
-
 def describe(state):
     """{'params/encoder/...': 'float32[8,4]'} for every leaf.
 
     Raises ValueError for a leaf that is not an array.
     """
-    leaves = leaves_of(state)
-    for key, leaf in leaves.items():
+    named = leaves.by_name(state)
+    for key, leaf in named.items():
         if not (hasattr(leaf, 'shape') and hasattr(leaf, 'dtype')):
             raise ValueError(
                 f'The leaf {key} of the state is {leaf!r}, a {type(leaf).__name__} and '
                 'not an array, so its dtype would not survive a restart. Convert it to '
                 'an array, or put it into the meta.'
             )
-    return {k: f'{x.dtype}[{",".join(map(str, x.shape))}]' for k, x in leaves.items()}
+    return {k: f'{x.dtype}[{",".join(map(str, x.shape))}]' for k, x in named.items()}
 
 
 @contextlib.contextmanager
@@ -319,8 +312,8 @@ def _verified_meta(path, stamp):
     saved = record(path)
     with quiet():
         tree = ocp.PyTreeCheckpointHandler().metadata(path / 'state').tree
-        leaves, structure = jax.tree.flatten(tree)
-        shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
+        whole, structure = jax.tree.flatten(tree)
+        shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in whole]
         kinds = describe(structure.unflatten(shapes))
         compare(path, kinds, saved.kinds, exactly=True)
         for number, shape in enumerate(shapes if saved.sums else ()):

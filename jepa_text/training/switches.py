@@ -10,8 +10,7 @@ import jax.numpy as jnp
 
 from jepa_text.models import memo
 from jepa_text.models.network import key_from
-from jepa_text.optim.leaves import path_name
-from jepa_text.parallel import sharding
+from jepa_text.parallel import leaves, sharding
 from jepa_text.running import restore
 from jepa_text.settings import resolve
 from jepa_text.training import state as states
@@ -89,16 +88,15 @@ def _carry(old, new, reset):
 
     Paths that match the regular expression `reset` (if not empty) are not carried over.
     """
-    carried = restore.leaves_of(old)
+    carried = leaves.by_name(old)
 
-    def choose(path, leaf):
-        name = path_name(path)
+    def choose(name, leaf):
         if name not in carried or (reset and re.search(reset, name)):
             return leaf
         same_shape = jnp.shape(carried[name]) == jnp.shape(leaf)
         return carried[name] if same_shape else leaf
 
-    return jax.tree_util.tree_map_with_path(choose, new)
+    return leaves.mapped(choose, new)
 
 
 def entered(recipe, phase, state):

@@ -20,7 +20,7 @@ from safetensors.numpy import save_file
 from jepa_text.hf import configs, files, load, weights
 from jepa_text.hf.families import FAMILIES
 from jepa_text.models import heads
-from jepa_text.parallel import sharding
+from jepa_text.parallel import leaves, sharding
 from jepa_text.pretrained import load as of_any
 from jepa_text.settings import resolve
 
@@ -94,10 +94,7 @@ def their_logits(folder):
 
 
 def flat(tree):
-    return {
-        jax.tree_util.keystr(path, simple=True, separator='/'): np.asarray(leaf)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
+    return {name: np.asarray(leaf) for name, leaf in leaves.by_name(tree).items()}
 
 
 def exported(params, family):

@@ -11,8 +11,8 @@ import pytest
 import scipy
 from numpy.testing import assert_allclose, assert_array_equal
 
-from jepa_text.optim import adam, leaves, muon, optimizers
-from jepa_text.parallel import sharding
+from jepa_text.optim import adam, muon, optimizers
+from jepa_text.parallel import leaves, sharding
 from jepa_text.settings import resolve
 
 SHAPES = {
@@ -62,11 +62,6 @@ def updates_of(optimizer, params, gradients):
     return found, state
 
 
-def by_path(tree):
-    found = jax.tree_util.tree_leaves_with_path(tree)
-    return {leaves.path_name(path): leaf for path, leaf in found}
-
-
 @pytest.mark.parametrize('name', draws.in_stages('adamw', 'muon', fast=1))
 def test_stacked_and_single_layers_get_the_same_updates_bit_for_bit(name):
     optimizer = optimizers.make({'name': name})
@@ -81,7 +76,7 @@ def test_muon_updates_hidden_matrices_and_adamw_all_other_leaves():
     gradients = [tree(1), tree(2)]
     matrices, _ = updates_of(muon.muon(weight_decay=0.1), tree(0), gradients)
     adamw, _ = updates_of(adam.adamw(weight_decay=0.1), tree(0), gradients)
-    ours, theirs = by_path(matrices[-1]), by_path(adamw[-1])
+    ours, theirs = leaves.by_name(matrices[-1]), leaves.by_name(adamw[-1])
     differing = {path for path in ours if not np.array_equal(ours[path], theirs[path])}
     assert differing == {
         'encoder/layers/up/kernel',
@@ -166,8 +161,8 @@ def test_decay_is_by_path_in_both_optimizers(flags):
     zeros = [jax.tree.map(np.zeros_like, tree(0))]
     optimizer = muon.muon(weight_decay=0.5, decay_paths=f'{flags}(up|output)/kernel$')
     (updates,), _ = updates_of(optimizer, tree(0), zeros)
-    params = by_path(tree(0))
-    for path, update in by_path(updates).items():
+    params = leaves.by_name(tree(0))
+    for path, update in leaves.by_name(updates).items():
         is_decayed = path.endswith(('up/kernel', 'output/kernel'))
         assert_allclose(update, -0.5 * params[path] * is_decayed, atol=1e-7)
 
@@ -178,7 +173,7 @@ def test_momentum_in_half_precision_is_nearly_the_same(name):
     whole, _ = updates_of(optimizers.make({'name': name}), tree(0), gradients)
     half = optimizers.make({'name': name, 'momentum_dtype': 'bfloat16'})
     found, state = updates_of(half, tree(0), gradients)
-    halves = [p for p, x in by_path(state).items() if x.dtype == jnp.bfloat16]
+    halves = [p for p, x in leaves.by_name(state).items() if x.dtype == jnp.bfloat16]
     assert len(halves) == len(jax.tree.leaves(tree(0)))
     for ours, theirs in zip(jax.tree.leaves(found[-1]), jax.tree.leaves(whole[-1])):
         assert ours.dtype == jnp.float32
@@ -199,7 +194,7 @@ FEW = {'encoder': {name: SHAPES['encoder'][name] for name in ('embedding', 'norm
                 rate,
                 b2=0.95,
                 weight_decay=0.1,
-                mask=leaves.mask(tree(0, FEW), '(kernel|embedding)$'),
+                mask=adam.mask(tree(0, FEW), '(kernel|embedding)$'),
             ),
         ),
         (dict(name='sgd', momentum=0.9), lambda rate: optax.sgd(rate, 0.9)),
@@ -245,8 +240,8 @@ def test_an_update_is_the_same_on_one_device_and_on_four(name):
     placed = [jax.device_put(each, places) for each in (params, *gradients)]
     state = jax.jit(optimizer.init)(placed[0])
     kept = sharding.shardings(state, mesh)
-    moments = {key: x for key, x in by_path(kept).items() if '/age/' not in key}
-    for path, place in by_path(places).items():
+    moments = {key: x for key, x in leaves.by_name(kept).items() if '/age/' not in key}
+    for path, place in leaves.by_name(places).items():
         of_it = [x.spec for key, x in moments.items() if key.endswith(f'/{path}')]
         assert of_it and set(of_it) == {place.spec}, path
     update = jax.jit(optimizer.update, out_shardings=(places, kept))
@@ -356,8 +351,8 @@ def test_multipliers_scale_updates_exactly(name, form):
     jax.tree.map(assert_array_equal, state, its)
     if form is dict:
         plain, scaled = unrolled(plain), unrolled(scaled)
-    scaled = by_path(scaled)
-    for path, leaf in by_path(plain).items():
+    scaled = leaves.by_name(scaled)
+    for path, leaf in leaves.by_name(plain).items():
         factor = 0.25 if path.endswith('kernel') else 1.0
         factor *= 0.125 if 'embedding' in path else 1.0
         factor *= {'layer_0': 0.0, 'layer_1': 0.5}.get(path.split('/')[1], 1.0)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import tiny
 
-from jepa_text.parallel import activations, sharding
+from jepa_text.parallel import activations, leaves, sharding
 from jepa_text.planning import memory
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
@@ -91,8 +91,7 @@ def parameters(made):
     """
     state = made.abstract_state(made.phases[0])
     ways, parts = made.mesh.shape['tensor'], collections.Counter()
-    for path, leaf in jax.tree_util.tree_leaves_with_path(state.params):
-        name = jax.tree_util.keystr(path, simple=True, separator='/')
+    for name, leaf in leaves.by_name(state.params).items():
         part = 'tables' if 'embedding' in name.split('/')[-1] else name.split('/')[0]
         own = sharding.spec(name, leaf.shape, made.mesh)
         parts[part] += leaf.size * 4 // (ways if 'tensor' in own else 1)

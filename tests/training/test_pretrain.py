@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 
-from jepa_text.optim import leaves, schedules
+from jepa_text.optim import adam, schedules
 from jepa_text.parallel import sharding
 from jepa_text.settings import config_file
 from jepa_text.training import config as settings
@@ -62,7 +62,7 @@ def test_sizes_and_steps_of_2507_00994(size):
 def test_weight_decay_applies_to_all_parameters_except_the_balance():
     config, made = built('jepa_mlm_paper,size=210m')
     state = made.shapes(made.phases[0])
-    masked = leaves.mask(state.params, config['optimizer']['decay_paths'])
+    masked = adam.mask(state.params, config['optimizer']['decay_paths'])
     assert not any(jax.tree.leaves(masked.pop('balance')))
     assert all(jax.tree.leaves(masked))
 

@@ -18,7 +18,7 @@ from jepa_text.models.network import key_of
 from jepa_text.objectives.latent import balance, diagnostics
 from jepa_text.objectives.latent.base import Prediction
 from jepa_text.optim import muon, optimizers, schedules
-from jepa_text.running import restore
+from jepa_text.parallel import leaves
 from jepa_text.training import state as states
 from jepa_text.training import step, switches
 
@@ -282,7 +282,7 @@ def test_new_parameters_first_move_by_the_learning_rate(name, b2):
     def moved(old, new):
         return float(jnp.abs(old - new).max() / rate)
 
-    moves = restore.leaves_of(jax.tree.map(moved, state.params, new.params))
+    moves = leaves.by_name(jax.tree.map(moved, state.params, new.params))
 
     def largest(*modules):
         """Largest updates by Adam; entries with tiny gradients move less, due to eps."""
