@@ -14,6 +14,7 @@ costs nothing. The meaning of a step number depends on the rows, the batch size 
 seed, whose `fingerprint` is saved with it.
 """
 
+import contextlib
 import itertools
 import sys
 
@@ -83,11 +84,8 @@ def batches(
 
 
 def _iterate(dataset):
-    iterator = iter(dataset)
-    try:
-        yield from itertools.chain.from_iterable(iterator)
-    finally:
-        iterator.close()
+    with contextlib.closing(iter(dataset)) as groups:
+        yield from itertools.chain.from_iterable(groups)
 
 
 def corrupt_at(corrupt, seed, number, step, row):

@@ -14,6 +14,8 @@ from jax.sharding import PartitionSpec
 
 from jepa_text.losses import shapes
 
+_einsum = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
+
 
 def linear_cross_entropy(
     hidden_BMD: jax.Array,
@@ -298,7 +300,3 @@ def _losses(layout, hidden_ND, kernel_DV, bias_V, labels_N):
     correct_N = (label_N >= top_N).astype(jnp.float32)
     hit_NV = index_N[:, None] == jnp.arange(vocab)[None]
     return (z_N - label_N, z_N, correct_N), exp_NV, sum_N, hit_NV
-
-
-def _einsum(equation, a, b):
-    return jnp.einsum(equation, a, b, preferred_element_type=jnp.float32)

@@ -61,7 +61,10 @@ def from_preset(cls, presets, preset, keywords):
     rows = sizes.pop('vocab_rows', None)
     resolve.check_keywords('model', cls, sizes, INTERNAL, also=('vocab_rows', 'preset'))
     for key, value in sizes.items():
-        _check_size(key, value)
+        # For all layers, or per layer.
+        for number in value if isinstance(value, list | tuple) else (value,):
+            if number is not None and key in BOUNDS:
+                ranges.number(f'model: {key}', number, **BOUNDS[key])
     sizes['vocab_size'] = _rows(sizes['vocab_size'], rows)
     # A saved config has lists in place of tuples.
     sizes = {k: tuple(v) if isinstance(v, list) else v for k, v in sizes.items()}
@@ -93,13 +96,6 @@ def _check_model(model):
         if value is not None:
             resolve.check_choice(f'model: {name}', value, known)
     attend.check(model.attention)
-
-
-def _check_size(key, value):
-    """Raises ValueError for a number out of range, for all layers or per layer."""
-    for number in value if isinstance(value, list | tuple) else (value,):
-        if number is not None and key in BOUNDS:
-            ranges.number(f'model: {key}', number, **BOUNDS[key])
 
 
 def _rows(vocab_size, vocab_rows):

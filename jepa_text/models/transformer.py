@@ -44,21 +44,14 @@ def make(preset: str | None = None, **keywords):
             f'heads={model.heads} is not a multiple of kv_heads={model.kv_heads}.'
         )
     model.kinds()
-    if model.rope_scaling is not None:
-        _check_scaling(model.rope_scaling)
+    if (scaling := model.rope_scaling) is not None:
+        what = 'model: rope_scaling'
+        resolve.check_keywords(what, layers.stretched, scaling, given=('frequency_K',))
+        for name, value in scaling.items():
+            ranges.number(f'{what}: {name}', value, above=0)
+        if scaling['low'] >= scaling['high']:
+            raise ValueError(f'{what}={dict(scaling)} must have a low below its high.')
     return model
-
-
-def _check_scaling(scaling):
-    """Raises ValueError unless a section has the keywords of `layers.stretched`."""
-    what = 'model: rope_scaling'
-    resolve.check_keywords(what, layers.stretched, scaling, given=('frequency_K',))
-    for name, value in scaling.items():
-        ranges.number(f'{what}: {name}', value, above=0)
-    if scaling['low'] >= scaling['high']:
-        raise ValueError(
-            f'model: rope_scaling={dict(scaling)} must have a low below its high.'
-        )
 
 
 class Transformer(stack.Encoder, kw_only=True):

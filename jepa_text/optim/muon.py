@@ -69,7 +69,11 @@ def muon(
     """
     ranges.number('optimizer: momentum', momentum, minimum=0, below=1)
     ranges.pattern('optimizer: paths', paths)
-    table = _coefficients(ns_steps, ns_lower)
+    ranges.number('optimizer: ns_steps', ns_steps, whole=True, minimum=1)
+    table = (JORDAN,) * ns_steps
+    if ns_lower is not None:
+        ranges.number('optimizer: ns_lower', ns_lower, above=0, below=1)
+        table = minimax(ns_steps, ns_lower)
     orthogonalize = functools.partial(like_adamw, coefficients=table)
     of_both = weight_decay, decay_paths, balance_lr_multiplier, momentum_dtype
     others = adam.adamw(b1, b2, eps, *of_both)
@@ -83,14 +87,6 @@ def muon(
     return optax.partition(
         {'muon': matrices, 'adamw': others}, lambda params: _labels(params, paths)
     )
-
-
-def _coefficients(ns_steps, ns_lower):
-    ranges.number('optimizer: ns_steps', ns_steps, whole=True, minimum=1)
-    if ns_lower is None:
-        return (JORDAN,) * ns_steps
-    ranges.number('optimizer: ns_lower', ns_lower, above=0, below=1)
-    return minimax(ns_steps, ns_lower)
 
 
 def _labels(params, pattern):

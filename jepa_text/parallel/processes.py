@@ -167,8 +167,14 @@ def _gather(number):
     _check_outside('a count')
     if jax.process_count() == 1:
         return np.array([number], np.uint32)
-    with _explained():
+    try:
         return multihost_utils.process_allgather(np.uint32(number))
+    except (ValueError, RuntimeError) as error:
+        raise RuntimeError(
+            f'Another process of this job does not respond ({error}). See its log for '
+            'the reason. The same command, in all processes, resumes from the last '
+            'checkpoint.'
+        ) from error
 
 
 def _check_outside(what):
@@ -179,19 +185,6 @@ def _check_outside(what):
             'where they would match its message with a different one. Communicate '
             'outside of the block.'
         )
-
-
-@contextlib.contextmanager
-def _explained():
-    """Raises RuntimeError if another process died: jax may raise ValueError."""
-    try:
-        yield
-    except (ValueError, RuntimeError) as error:
-        raise RuntimeError(
-            f'Another process of this job does not respond ({error}). See its log for '
-            'the reason. The same command, in all processes, resumes from the last '
-            'checkpoint.'
-        ) from error
 
 
 def _local_device_ids(environ):

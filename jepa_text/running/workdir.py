@@ -36,7 +36,7 @@ def open_workdir(workdir, config, may_change=(), whole=dict, accept=lambda: None
         return
     config = json.loads(json.dumps(config))  # tuples become lists
     with contextlib.ExitStack() as stack:
-        with _clear_errors(path):
+        try:
             path.mkdir(parents=True, exist_ok=True)
             check(path)
             stack.enter_context(locks.held(path / LOCK, f'The workdir {path}'))
@@ -46,6 +46,14 @@ def open_workdir(workdir, config, may_change=(), whole=dict, accept=lambda: None
             else:
                 _check_not_lost(path, steps)
                 _write(path, config)
+        except OSError as error:
+            if error.errno is None:  # already has a clear message
+                raise
+            raise type(error)(
+                error.errno,
+                f'The workdir {path} cannot be used ({error.strerror}): make it a folder '
+                'that can be written to, or give another --workdir.',
+            ) from error
         yield path
 
 
@@ -69,7 +77,12 @@ def differences(old, new):
 
 def disallowed(changed, may_change):
     """The `differences` that match none of the patterns `may_change`, as open_workdir."""
-    return {key: pair for key, pair in changed.items() if not _under(key, may_change)}
+    allowed = [end for pattern in may_change for end in (pattern, f'{pattern}.*')]
+    return {
+        key: pair
+        for key, pair in changed.items()
+        if not any(fnmatch.fnmatchcase(key, one) for one in allowed)
+    }
 
 
 def describe(changed):
@@ -145,21 +158,6 @@ def _agree(path, config, may_change, whole, accept):
         _write(path, config)
 
 
-@contextlib.contextmanager
-def _clear_errors(path):
-    """Re-raises OSErrors with a clear message, as the same type."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is None:  # already has a clear message
-            raise
-        raise type(error)(
-            error.errno,
-            f'The workdir {path} cannot be used ({error.strerror}): make it a folder '
-            'that can be written to, or give another --workdir.',
-        ) from error
-
-
 def _flatten(value, path=''):
     """{'a': {'b': 1}, 'c': [2]} -> {'a.b': 1, 'c.0': 2}."""
     if not value or not isinstance(value, dict | list):
@@ -169,11 +167,3 @@ def _flatten(value, path=''):
     for key, inner in items:
         flat |= _flatten(inner, f'{path}.{key}' if path else str(key))
     return flat
-
-
-def _under(key, patterns):
-    return any(
-        fnmatch.fnmatchcase(key, end)
-        for pattern in patterns
-        for end in (pattern, f'{pattern}.*')
-    )

@@ -102,8 +102,7 @@ def _values(path, value, defaults_of):
     """Yields (path, value) of a config, as ('runs[0].name', 'mlm')."""
     inner = None
     if dataclasses.is_dataclass(value):
-        inner = {x.name: getattr(value, x.name) for x in dataclasses.fields(value)}
-        inner = {key: x for key, x in inner.items() if x is not None}
+        inner = {key: x for key, x in vars(value).items() if x is not None}
     elif isinstance(value, dict):
         inner = value | {
             k: x for k, x in defaults_of(path, value).items() if k not in value

@@ -135,19 +135,14 @@ def check(recipe):
             _check_step(recipe, phase)
     for before, phase in itertools.pairwise(recipe.phases):
         try:
-            _check_switch(recipe, before, phase)
+            given = recipe.abstract_state(before), states.key_data(recipe)
+            after = _enter(recipe, phase).eval_shape(*given)
+            _check_shapes('the switch', after, recipe.abstract_state(phase))
         except (ValueError, TypeError, KeyError, flax.errors.FlaxError) as error:
             raise ValueError(
                 f'phase {phase.index} ({phase.name}) cannot follow phase '
                 f'{before.index} ({before.name}): {error}'
             ) from error
-
-
-def _check_switch(recipe, before, phase):
-    wanted = recipe.abstract_state(phase)
-    given = recipe.abstract_state(before), states.key_data(recipe)
-    after = _enter(recipe, phase).eval_shape(*given)
-    _check_shapes('the switch', after, wanted)
 
 
 def _check_step(recipe, phase):

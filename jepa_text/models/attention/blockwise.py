@@ -16,6 +16,8 @@ from jepa_text.models.attention import masks
 SPLITS, MULTIPLE = True, 128
 # Keys per block: the largest of these that divides the row length.
 BLOCKS = (512, 256, 128)
+_HIDDEN = -1e30
+_product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
 
 
 def attend(
@@ -105,8 +107,6 @@ def _backward(causal, window, keep, saved, d_out_BGRLK):
 
 _attend.defvjp(_forward, _backward)
 
-_HIDDEN = -1e30
-
 
 def _blocks(k_BGMK, v_BGMK, positions):
     """Returns keys, values and positions, stacked by block along a new first axis."""
@@ -123,7 +123,3 @@ def _scores(q_BGRLK, k_BGNK, positions, keys, causal, window):
     mask_BLN = masks.between(positions, keys, causal, window)
     width = q_BGRLK.shape[-1]
     return jnp.where(mask_BLN[:, None, None], scores_BGRLN * width**-0.5, _HIDDEN)
-
-
-def _product(letters, a, b):
-    return jnp.einsum(letters, a, b, preferred_element_type=jnp.float32)
