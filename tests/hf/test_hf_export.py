@@ -239,7 +239,6 @@ def measured(loss):
     'changes, architecture, facts, there, absent',
     [
         ({}, 'EuroBertForMaskedLM', FACTS, KNOWN, ()),
-        ({}, 'BertModel', measured(5.0), (), ('The weights are',)),
         (dict(shift=1), 'BertForMaskedLM', None, ('at the position before it',), ()),
         ({}, 'Qwen3ForCausalLM', None, BIDIRECTIONAL, ('transformers 5.3',)),
         (
@@ -249,8 +248,7 @@ def measured(loss):
             ('pipeline_tag: text-generation', "pooled by 'mean'"),
             ('MNTP', 'cannot generate', 'Needs transformers'),
         ),
-        ({}, 'BertModel', measured(5.0), ('1.40 better than token freq',), ('**',)),
-        ({}, 'BertModel', measured(7.05), ('0.65 worse than token freq', '**'), ()),
+        ({}, 'BertModel', measured(5.0), ('1.40 better',), ('**', 'The weights are')),
         ({}, 'BertModel', measured(math.nan), ('**Warning: ', 'learned nothing'), ()),
     ],
 )

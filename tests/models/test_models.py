@@ -272,12 +272,6 @@ def test_a_bias_is_learned_by_a_product():
     assert_allclose(slopes[0]['bias'], slopes[1]['bias'], rtol=1e-6)
 
 
-def test_bert_raises_for_rows_longer_than_its_positions(tokens):
-    model = other('bert', positions=L + 1)
-    with pytest.raises(ValueError, match='row_length=11'):
-        init(model)
-
-
 def test_vocab_rows_gives_the_embedding_more_rows():
     assert build(vocab_rows=64).vocab_size == build(vocab_rows=64.0).vocab_size == 64
     says = 'vocab_rows=5, but the tokenizer has 37.*Set it to 37 or more.*init_from'

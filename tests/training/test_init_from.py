@@ -18,7 +18,7 @@ from jepa_text.data import tokenizers
 from jepa_text.hf import adapt
 from jepa_text.models import stack
 from jepa_text.optim import schedules
-from jepa_text.pretrained import export, load
+from jepa_text.pretrained import load
 from jepa_text.running import checkpoint, restore, workdir
 from jepa_text.settings import config_file, resolve
 from jepa_text.training import completion, heldout, init_from, own_loop
@@ -218,8 +218,8 @@ def test_a_matched_run_takes_its_model_from_the_start(folder, old, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_clm_run_uses_causal_attention(folder, old, tmp_path):
-    """After loading and after export; tokens are then predicted one position before."""
+def test_a_clm_run_uses_causal_attention(old):
+    """Tokens are then predicted one position before."""
     model = load.load(old)
     for one in (model, load.untrained(old)):
         assert one.causal and one.shift == 1
@@ -228,15 +228,8 @@ def test_a_clm_run_uses_causal_attention(folder, old, tmp_path):
     assert_array_equal(first, second)
     both = dataclasses.replace(model, causal=False).encode(texts, pool='cls')
     assert np.abs(both[0] - both[1]).max() > 0
-    export.write(model, tmp_path / 'out')
-    again = load.load(f'hf:{tmp_path / "out"}')
-    assert_allclose(again.encode(texts), model.encode(texts), atol=1e-5)
-    heads = (jax.tree.leaves(one.params['lm_head']) for one in (model, again))
-    for one, two in zip(*heads, strict=True):
-        assert_array_equal(one, two)
-    for one in (model, again):
-        with pytest.raises(ValueError, match='not trained to predict masked tokens'):
-            one.fill('The whale saw the <mask>.')
+    with pytest.raises(ValueError, match='not trained to predict masked tokens'):
+        model.fill('The whale saw the <mask>.')
 
 
 @pytest.mark.slow

@@ -282,14 +282,6 @@ def test_the_config_file_takes_size_and_text():
     assert config.train.to_dict() == {'vocab_size': 2048}
     assert config.source.to_dict() == {'name': 'jsonl', 'path': 'a/b.jsonl.gz'}
     assert get_config(text='texts/').source.to_dict() == {'name': 'text', 'path': 'texts'}
-    for path, name in (
-        ('a/reviews.csv', 'csv'),
-        ('a.tsv.gz', 'csv'),
-        ('a.ndjson', 'jsonl'),
-        ('A.PARQUET', 'parquet'),
-        ('a.txt.gz', 'text'),
-    ):
-        assert get_config(text=path).source.to_dict() == {'name': name, 'path': path}
 
 
 @pytest.mark.peer
