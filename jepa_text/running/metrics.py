@@ -8,11 +8,14 @@ one. JSON has no NaN: it and the infinities are the strings "nan", "inf" and "-i
 precedes it, so that a digit flipped on the disk is detected.
 """
 
+import errno
 import json
 import logging
 import math
 import os
 import re
+import socket
+import struct
 import sys
 import time
 import zlib
@@ -26,6 +29,7 @@ FILE = 'metrics.jsonl'
 _CRC = 'crc'
 _DAMAGE = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
 _END = re.compile(rb', "crc": "[0-9a-f]{8}"}')
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _log = logging.getLogger(__name__)
 
 
@@ -37,8 +41,9 @@ class Writer:
     are removed first (by an atomic rewrite) and hidden from TensorBoard; the run then
     writes those steps again. Without it every complete line is kept. `write` hands each
     line to the operating system, so a killed process loses none; a power failure loses
-    none that were written before `sync`. `logged` is what `sync` returned then: a
-    warning is logged if lines up to that step are missing nevertheless.
+    none that were written before `sync`. What a full disk does not take waits, with a
+    warning, until there is space. `logged` is what `sync` returned then: a warning is
+    logged if lines up to that step are missing nevertheless.
     """
 
     def __init__(self, workdir, resume_step=None, *, tensorboard=True, logged=None):
@@ -53,8 +58,8 @@ class Writer:
                 self._last,
                 logged,
             )
-        self._file = open(self._path, 'ab')  # noqa: SIM115
-        self._events = _event_writer(workdir, resume_step) if tensorboard else None
+        self._file = _Growing(self._path)
+        self._events = _Events(workdir, resume_step) if tensorboard else None
 
     def write(self, step, values):
         """Appends {name: scalar} at a step; scalars are of Python, numpy or JAX.
@@ -67,23 +72,21 @@ class Writer:
         line = {name: _scalar(name, value) for name, value in sorted(values.items())}
         written = {name: x if math.isfinite(x) else str(x) for name, x in line.items()}
         text = json.dumps({'step': int(step), **written}, allow_nan=False)
-        self._file.write(_with_checksum(text.encode()))
-        self._file.flush()
+        self._file.append(_with_checksum(text.encode()))
         self._last = int(step)
         if self._events:
-            for name, value in line.items():
-                if math.isfinite(value):
-                    self._events.add_scalar(name, value, int(step))
+            self._events.append(int(step), line)
 
     def sync(self):
         """Flushes all lines to the disk; returns the last step written, None if none."""
-        os.fsync(self._file.fileno())
+        self._file.append()
+        os.fsync(self._file.file.fileno())
         return self._last
 
     def close(self):
-        self._file.close()
-        if self._events:
-            self._events.close()
+        for one in filter(None, (self._file, self._events and self._events.growing)):
+            one.append()
+            one.file.close()
 
     def __enter__(self):
         return self
@@ -135,23 +138,58 @@ def series(rows, name):
     return np.array(steps, np.int64), np.array(values, np.float64)
 
 
-def _event_writer(workdir, resume_step):
-    """A writer of event files; events after `resume_step` are hidden."""
-    # tensorboardX imports torch, which takes seconds, if it is installed.
-    is_hidden = sys.modules.setdefault('torch', None) is None
-    try:
-        from tensorboardX import SummaryWriter
-    finally:
-        if is_hidden:
-            del sys.modules['torch']
-    return SummaryWriter(
-        str(workdir),
-        purge_step=None if resume_step is None else resume_step + 1,
-        max_queue=1000,
-        flush_secs=10,
-        # File names have one-second resolution: two runs in a second would collide.
-        filename_suffix=f'.{time.time_ns()}',
-    )
+class _Growing:
+    """A file to append to. What a full disk does not take waits for the next time."""
+
+    def __init__(self, path):
+        self.file = open(path, 'ab', buffering=0)  # noqa: SIM115
+        self._waiting = b''
+
+    def append(self, content=b''):
+        was_full, self._waiting = bool(self._waiting), self._waiting + content
+        try:
+            while self._waiting:
+                self._waiting = self._waiting[self.file.write(self._waiting) :]
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            if not was_full:
+                text = 'The disk is full. %s grows again when there is space: free some.'
+                _log.warning(text, self.file.name)
+
+
+class _Events:
+    """An event file of TensorBoard, which hides earlier events after `resume_step`."""
+
+    def __init__(self, workdir, resume_step):
+        # tensorboardX imports torch, which takes seconds, if it is installed.
+        is_hidden = sys.modules.setdefault('torch', None) is None
+        try:
+            from tensorboardX import record_writer
+            from tensorboardX.proto import event_pb2
+        finally:
+            if is_hidden:
+                del sys.modules['torch']
+        self._proto, self._crc = event_pb2, record_writer.masked_crc32c
+        # With nanoseconds, two runs in a second have different files.
+        ending = f'{time.time():.0f}.{socket.gethostname()}.{time.time_ns()}'
+        self.growing = _Growing(Path(workdir, f'events.out.tfevents.{ending}'))
+        self._event(file_version='brain.Event:2')
+        if resume_step is not None:
+            start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+            self._event(step=resume_step + 1, session_log=start)
+
+    def append(self, step, values):
+        """Appends those of {name: number} that are finite."""
+        finite = {name: x for name, x in values.items() if math.isfinite(x)}
+        shown = [{'tag': name, 'simple_value': x} for name, x in finite.items()]
+        self._event(step=step, summary={'value': shown})
+
+    def _event(self, **fields):
+        event = self._proto.Event(wall_time=time.time(), **fields).SerializeToString()
+        size = struct.pack('<Q', len(event))
+        sums = [struct.pack('<I', self._crc(part)) for part in (size, event)]
+        self.growing.append(size + sums[0] + event + sums[1])
 
 
 def _scalar(name, value):

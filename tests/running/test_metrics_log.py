@@ -1,5 +1,7 @@
 """The metrics log survives kills and resumes; the clock counts only training."""
 
+import errno
+import io
 import json
 import math
 import os
@@ -163,6 +165,37 @@ def test_tensorboard_does_not_import_torch_and_leaves_it_importable(tmp_path):
     )
     path = os.pathsep.join([str(tmp_path), *sys.path])
     children.run('-c', code, tmp_path / 'run', env={'PYTHONPATH': path})
+
+
+class Disk(io.FileIO):
+    """A file on a disk with room for so many bytes."""
+
+    room = 2000
+
+    def __init__(self, path, mode, buffering):
+        super().__init__(path, mode)
+
+    def write(self, content):
+        part = content[: Disk.room]
+        if not part:
+            raise OSError(errno.ENOSPC, 'No space left on device')
+        Disk.room -= len(part)
+        return super().write(part)
+
+
+def test_what_a_full_disk_does_not_take_waits(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(metrics, 'open', Disk, raising=False)
+    with metrics.Writer(tmp_path, tensorboard=True) as writer:
+        for step in range(100):
+            writer.write(step, {'a': step})
+        assert Disk.room == 0 and len(metrics.read(tmp_path)) < 50
+        assert caplog.text.count('The disk is full') == 2
+        Disk.room = 10**6
+        assert writer.sync() == 99
+    assert [row['a'] for row in metrics.read(tmp_path)] == list(range(100))
+    (events,) = tmp_path.glob('events.*')
+    read = [e.summary.value[0].simple_value for e in tensorboard_events(events)[1:]]
+    assert read == list(range(100))
 
 
 def test_every_changed_byte_is_detected(tmp_path, rng):
