@@ -3,6 +3,7 @@
 jax loads and runs the native code in it without verification.
 """
 
+import logging
 import os
 import stat
 from pathlib import Path
@@ -11,6 +12,7 @@ import jax
 
 from jepa_text.files import paths
 
+_log = logging.getLogger(__name__)
 _SHORTEST = 'jax_persistent_cache_min_compile_time_secs'
 
 
@@ -20,14 +22,21 @@ def use_cache(environ=os.environ):
     It is the folder jepa_text/compiled in the user's cache, unless the environment
     variable JAX_COMPILATION_CACHE_DIR names another, or is empty: no cache. All programs
     are cached, including the many that compile in less than one second, jax's default
-    minimum, unless the environment sets a minimum. Raises ValueError for a folder that
-    others can write to or that belongs to another user.
+    minimum, unless the environment sets a minimum. If the user's cache cannot be written
+    to, warns and uses none. Raises ValueError for a folder that others can write to or
+    that belongs to another user.
     """
     if _SHORTEST.upper() not in environ:
         jax.config.update(_SHORTEST, 0)
     if 'JAX_COMPILATION_CACHE_DIR' not in environ:
         home = Path(environ.get('XDG_CACHE_HOME') or '~/.cache')
-        folder = private_folder(home / 'jepa_text' / 'compiled', 'the compilation cache')
+        folder = home / 'jepa_text' / 'compiled'
+        try:
+            folder = private_folder(folder, 'the compilation cache')
+        except OSError as error:
+            text = 'No compilation cache: %s. JAX_COMPILATION_CACHE_DIR names another.'
+            _log.warning(text, error)
+            return None
         jax.config.update('jax_compilation_cache_dir', str(folder))
     return jax.config.jax_compilation_cache_dir
 

@@ -26,6 +26,12 @@ def test_the_cache_is_private_and_the_environment_chooses_another_or_none(tmp_pa
     assert compilation.use_cache(environ) == path
 
 
+def test_without_a_folder_to_write_to_there_is_no_cache(tmp_path, caplog):
+    (tmp_path / 'jepa_text').write_text('a file')
+    assert compilation.use_cache({'XDG_CACHE_HOME': str(tmp_path)}) is None
+    assert 'JAX_COMPILATION_CACHE_DIR names another' in caplog.text
+
+
 def test_a_folder_writable_by_others_raises(tmp_path):
     tmp_path.chmod(0o777)
     with pytest.raises(ValueError, match='chmod 700'):
