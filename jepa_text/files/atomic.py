@@ -25,6 +25,10 @@ def file(path):
         yield partial
         flush(partial)
         os.replace(partial, path)
+    except OSError as error:
+        if error.errno and not error.filename:  # a full disk names no file
+            error.filename = str(path)
+        raise
     finally:
         partial.unlink(missing_ok=True)
     flush(path.parent)

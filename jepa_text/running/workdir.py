@@ -136,6 +136,11 @@ def _write(path, config):
 def _agree(path, config, may_change, whole, accept):
     """Updates config.json, or raises ValueError if the existing one differs."""
     file = path / CONFIG
+    if not file.exists():
+        raise ValueError(
+            f'{path} has checkpoints, but no {CONFIG}: copy it again, or restore it from '
+            'a backup.'
+        )
     saved = checksums.read_json(file)
     try:
         old = whole(saved)

@@ -24,7 +24,7 @@ def test_files_are_written_atomically(tmp_path, monkeypatch):
     atomic.write(path, b'new')
     for call in ('fsync', 'replace'):
         monkeypatch.setattr(os, call, fails)
-        with pytest.raises(OSError, match='No space left'):
+        with pytest.raises(OSError, match='No space left.*config.json'):
             atomic.write(path, 'newer')
         assert path.read_text() == 'new' and names(tmp_path) == ['config.json']
         monkeypatch.undo()

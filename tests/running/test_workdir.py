@@ -126,6 +126,9 @@ def test_the_saved_config_is_completed_or_raises(begun):
     (path / 'config.json').write_text('{"name": ')
     with pytest.raises(ValueError, match='is damaged: it is not valid JSON'):
         _opened(path, config)
+    (path / 'config.json').unlink()
+    with pytest.raises(ValueError, match='has checkpoints, but no config.json'):
+        _opened(path, config)
 
 
 @pytest.mark.parametrize(
