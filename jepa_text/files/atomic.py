@@ -10,6 +10,8 @@ import shutil
 import uuid
 from pathlib import Path
 
+FULL = (errno.ENOSPC, errno.EDQUOT)  # codes of a full disk or quota
+
 
 @contextlib.contextmanager
 def file(path):

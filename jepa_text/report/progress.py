@@ -6,6 +6,8 @@ import sys
 import threading
 import time
 
+from jepa_text.files import atomic
+
 _EVERY = 60.0  # seconds between the lines of a log
 _CHANGED = 0.5  # seconds between the changes of a line of a notebook
 
@@ -144,8 +146,12 @@ class _Log:
             self.log(line(progress))
 
     def log(self, text):
-        """Shows a line."""
-        print(text, file=self._stream, flush=True)
+        """Shows a line, unless it goes to a file on a full disk."""
+        try:
+            print(text, file=self._stream, flush=True)
+        except OSError as error:
+            if error.errno not in atomic.FULL:
+                raise
 
     def close(self):
         """Ends what is shown."""

@@ -15,7 +15,7 @@ import threading
 import jax
 import orbax.checkpoint as ocp
 
-from jepa_text.files import addresses, checksums
+from jepa_text.files import addresses, atomic, checksums
 from jepa_text.parallel import exits, processes
 from jepa_text.running import restore
 from jepa_text.settings import schema
@@ -303,7 +303,6 @@ def _full(message):
 
 def _is_full(error):
     """Whether a full disk or quota is the cause, including in Orbax's ValueError."""
-    codes = (errno.ENOSPC, errno.EDQUOT)
-    return getattr(error, 'errno', None) in codes or any(
-        f"os_error_code='{code}'" in str(error) for code in codes
+    return getattr(error, 'errno', None) in atomic.FULL or any(
+        f"os_error_code='{code}'" in str(error) for code in atomic.FULL
     )

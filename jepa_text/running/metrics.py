@@ -8,7 +8,6 @@ one. JSON has no NaN: it and the infinities are the strings "nan", "inf" and "-i
 precedes it, so that a digit flipped on the disk is detected.
 """
 
-import errno
 import json
 import logging
 import math
@@ -29,7 +28,6 @@ FILE = 'metrics.jsonl'
 _CRC = 'crc'
 _DAMAGE = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
 _END = re.compile(rb', "crc": "[0-9a-f]{8}"}')
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _log = logging.getLogger(__name__)
 
 
@@ -151,7 +149,7 @@ class _Growing:
             while self._waiting:
                 self._waiting = self._waiting[self.file.write(self._waiting) :]
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in atomic.FULL:
                 raise
             if not was_full:
                 text = 'The disk is full. %s grows again when there is space: free some.'

@@ -1,5 +1,6 @@
 """The progress of long work, on a terminal, in a log and in a notebook; tables."""
 
+import errno
 import io
 import sys
 import types
@@ -127,6 +128,15 @@ def test_a_log_says_nothing_of_work_that_is_done_at_once(steps):
     with progress.Progress('check', steps, stream=stream) as bar:
         bar.update(steps)
     assert stream.getvalue() == ''
+
+
+def test_a_log_on_a_full_disk_ends_no_work():
+    class Full(io.StringIO):
+        def flush(self):
+            raise OSError(errno.ENOSPC, 'No space left on device')
+
+    with progress.Progress('a', 2, stream=Full()) as bar:
+        bar.log('a line')
 
 
 def test_a_dumb_terminal_gets_plain_lines(monkeypatch):
