@@ -10,7 +10,6 @@ import math
 import os
 import sys
 import threading
-import time
 
 from jepa_text.parallel import exits
 from jepa_text.settings import schema
@@ -33,6 +32,8 @@ class Watchdog:
 
     def __init__(self, *, seconds=Config.seconds, pause_seconds=Config.pause_seconds):
         self._seconds, self._pause = seconds, pause_seconds
+        # Not by the clock, which goes on while a scheduler suspends the process.
+        self._waited = 0.0
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.pause()
@@ -51,7 +52,7 @@ class Watchdog:
 
     def _allow(self, seconds):
         self._allowed = seconds
-        self._deadline = time.monotonic() + seconds if seconds else math.inf
+        self._deadline = self._waited + (seconds or math.inf)
 
     def __enter__(self):
         if self._seconds:
@@ -62,9 +63,11 @@ class Watchdog:
         self._closed.set()
 
     def _watch(self):
-        while time.monotonic() <= self._deadline:
-            if self._closed.wait(min(1.0, self._seconds / 4)):
+        period = min(1.0, self._seconds / 4)
+        while self._waited <= self._deadline:
+            if self._closed.wait(period):
                 return
+            self._waited += period
         print(
             f'\njepa-text: no progress for {self._allowed:g} s (watchdog): exiting with '
             f'code {exits.HUNG}; run the same command again to resume. The stacks of all '

@@ -2,6 +2,8 @@
 
 import errno
 import json
+import os
+import signal
 import time
 from types import SimpleNamespace
 
@@ -55,6 +57,24 @@ def test_the_watchdog_starts_before_anything_that_can_block(tmp_path):
     done = children.run('-c', HANGS, given, cwd=tmp_path, code=exits.HUNG)
     assert 'no progress for 0.2 s (watchdog)' in done.stderr
     assert 'in wait' in done.stderr
+
+
+SUSPENDED = """
+    import os, signal, time
+    from jepa_text.running import watchdog
+    with watchdog.Watchdog(seconds=2, pause_seconds=2):
+        os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(1)
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_was_suspended_does_not_hang():
+    with children.started('-c', SUSPENDED) as child:
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+        time.sleep(3)
+        child.send_signal(signal.SIGCONT)
+        assert child.wait(60) == 0
 
 
 def ended(monkeypatch, live, seconds=0.2, pause=10):
