@@ -154,7 +154,7 @@ def test_unknown_and_hidden_labels_raise(tmp_path):
     rows = [dict(text=t, label=n % 2) for n, t in enumerate(TEXTS)]
     jsonl(tmp_path / 'train.jsonl', rows)
     jsonl(tmp_path / 'test.jsonl', [row | {'label': -1} for row in rows])
-    hidden = r'none of the test labels \(-1\) is among the training'
+    hidden = r"none of the test labels \(-1\) is among the training.*kind='scores'"
     unknown = 'row 1: the label is -1, but must be one of: 0, 1'
     for labels, words in (((), hidden), ((0, 1), unknown)):
         with pytest.raises(ValueError, match=words):

@@ -14,7 +14,8 @@ from jepa_text.settings import resolve
 
 _HIDDEN = (
     'If the labels of a test file are hidden, remove that file: without a test set, the '
-    'validation set is the test set. A class needs some examples.'
+    'validation set is the test set. A class needs some examples; numbers to regress on '
+    "need kind='scores'."
 )
 KINDS = ('', 'labels', 'scores')
 
