@@ -31,8 +31,12 @@ UNTRAINED = 'untrained'
 
 def read(folder):
     """Returns {task: [Chosen]} of models and controls at their selected rates."""
-    lines = [json.loads(x) for x in (Path(folder) / 'lines.jsonl').open(encoding='utf-8')]
-    by_task = {}
+    folder, by_task = Path(folder), {}
+    # Of one grid, without the lines of other settings that the folder may have.
+    if (file := folder / 'lines.jsonl').is_file():
+        lines = [json.loads(x) for x in file.open(encoding='utf-8')]
+    else:
+        lines, _ = result_files.read(folder / result_files.FOLDER)
     for one in selection.select(result_files.with_short_names(lines)):
         if one.members:
             by_task.setdefault(one.task, []).append(one)

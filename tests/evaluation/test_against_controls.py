@@ -58,3 +58,14 @@ def test_an_evaluation_is_compared_with_its_controls(tmp_path, capsys):
     # One comparison of each kind, so Holm changes nothing.
     p = float(rows['TF-IDF'].rstrip(' |').rpartition('|')[2])
     assert 0 < p < 0.05
+
+
+def test_the_shipped_members_give_the_table_of_the_guide():
+    """Without the sets, which the folder does not have."""
+    six = Path(__file__).parents[2] / 'docs/results/six'
+    found = {one.model: one for one in against.read(six)['trec']}
+    assert len(found['small'].members) == len(found['small, untrained'].members) == 5
+    scores = [f'{found[name].interval().value:.3f}' for name in ('small', 'TF-IDF')]
+    guide = (six.parents[1] / 'guides/small.md').read_text()
+    (row,) = re.findall(r'^\| TREC \|.*', guide, re.MULTILINE)
+    assert all(score in row for score in scores)
