@@ -211,6 +211,9 @@ def kind_of(task, settings, model=None):
         options['template'] = task.template
     if task.kind == 'scores':
         check_scores(task)
+        # Years or prices, as they are, would be out of reach of a head near 0.
+        known_N = task.train.target
+        options |= dict(center=float(known_N.mean()), scale=float(known_N.std()))
     if task.kind in ('labels', 'tags'):
         options['labels'] = _labels(task)
     kind = saved.KINDS[task.kind](**options)

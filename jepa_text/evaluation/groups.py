@@ -134,6 +134,8 @@ def _common(config, stamp, task, control, first):
         control == examiner.CONTROLS and (first, baselines.VERSIONS[task.kind]),
         schema.as_dict(config.finetuning),
     ]
+    if task.kind == 'scores' and not task.zero_shot:
+        shared.append('standardized')  # earlier versions learned them as they are
     name = '='.join(filter(None, (task.name, control)))
     return f'{_as_file(name)[:90]}={checksums.checksum(shared)[:12]}'
 

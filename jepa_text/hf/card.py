@@ -168,6 +168,8 @@ def _usage(model, architecture, loader, name):
             'It attends bidirectionally, so AutoModelForCausalLM returns logits, but '
             'cannot generate.'
         )
+    if center := getattr(model.kind, 'center', 0):
+        yield f'The score of a text is its logit + {center!r}: the class has no bias.'
     yield (
         'In sentence-transformers, the vector of a text is its hidden states, including '
         f'those of special tokens, pooled by {model.pool!r}.'

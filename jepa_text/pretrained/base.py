@@ -190,6 +190,11 @@ class Kind:
         """Converts outputs of the head for use in the loss and in answers."""
         return outputs
 
+    def folded(self, params):
+        """(kind, parameters) that give the same answers, with the scale of the targets in
+        the parameters, for classes that have no place for it."""
+        return self, params
+
 
 def hidden(network, params, batch):
     """hidden_BLD of a batch, with bidirectional attention whatever the pretraining.

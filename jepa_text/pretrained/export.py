@@ -48,6 +48,9 @@ def write(
     folder = check_free(folder)
     resolve.check_choice('dtype', dtype, ('float32', 'float16'))
     to_family.check(model)
+    if model.params.get(base.HEAD):
+        kind, params = model.kind.folded(model.params)
+        model = dataclasses.replace(model, kind=kind, params=params)
     if dtype != 'float32':
         model = jax.tree.map(lambda x: x.astype(dtype).astype(x.dtype), model)
     facts = model.facts and model.facts()

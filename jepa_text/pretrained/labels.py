@@ -99,17 +99,32 @@ class Labels(_TextKind):
 
 @dataclasses.dataclass(frozen=True)
 class Scores(_TextKind):
-    """Regression of one number; squared error.
+    """Regression of one number, which is `center` + `scale` times the output; squared
+    error of the output.
 
     >>> batch = {'score': jnp.ones(1), 'segment_ids': jnp.ones((1, 4))}
     >>> Scores().loss(jnp.full((1, 1), 3.0), batch)[0].item()
     4.0
     """
 
+    center: float = 0.0
+    scale: float = 1.0
     name = 'scores'
 
+    def folded(self, params):
+        """As Kind.folded; the center, too, if the head has a bias."""
+        last, center = params[base.HEAD]['classifier'], self.center
+        last = {name: self.scale * x for name, x in last.items()}
+        if 'bias' in last:
+            last['bias'], center = last['bias'] + center, 0.0
+        head = params[base.HEAD] | {'classifier': last}
+        kind = dataclasses.replace(self, center=center, scale=1.0)
+        return kind, params | {base.HEAD: head}
+
     def _targets(self, value):
-        return {} if value is None else {'score': np.float32(value)}
+        if value is None:
+            return {}
+        return {'score': np.float32((value - self.center) / self.scale)}
 
     def modules(self, encoder):
         return base.head(encoder, 1, self.act, self.dropout)
@@ -121,7 +136,7 @@ class Scores(_TextKind):
 
     def answers(self, outputs, rows, examples):
         """[{'score'}]"""
-        return [{'score': float(score_1[0])} for score_1 in outputs]
+        return [{'score': self.center + self.scale * float(x_1[0])} for x_1 in outputs]
 
 
 @dataclasses.dataclass(frozen=True)

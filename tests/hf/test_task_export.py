@@ -117,6 +117,20 @@ def test_exported_models_give_the_same_answers(tmp_path, family, name):
     _of_others(tmp_path / 'out', model)
 
 
+@pytest.mark.parametrize('family, center', [('bert', 0.0), ('qwen3', 1900.0)])
+def test_scores_have_their_scale_in_the_head_of_an_export(tmp_path, family, center):
+    """And their center, if the class has a bias; else the card has it."""
+    model = tuned(family, 'scores')
+    kind = dataclasses.replace(model.kind, center=1900.0, scale=50.0)
+    model = dataclasses.replace(model, kind=kind)
+    export.write(model, tmp_path / 'out')
+    again = load.load(f'hf:{tmp_path / "out"}')
+    assert (again.kind.center, again.kind.scale) == (center, 1.0)
+    alike(again.predict(TEXTS), model.predict(TEXTS), atol=1e-2)
+    card = (tmp_path / 'out' / 'README.md').read_text()
+    assert ('its logit + 1900.0' in card) == bool(center)
+
+
 def alike_heads(found, wanted):
     found, wanted = (jax.tree.map(np.asarray, x.params) for x in (found, wanted))
     jax.tree.map(assert_array_equal, found['task_head'], wanted['task_head'])

@@ -235,6 +235,17 @@ def test_padding_does_not_change_the_loss():
     assert (float(total), int(count)) == (10.0, 2)
 
 
+def test_scores_are_learned_in_their_deviations_from_the_mean():
+    given_N = np.array([1850.0, 1950.0, 1850.0, 1950.0])
+    examples = tasks.Examples(['x', 'y', 'z', 'v'], None, given_N)
+    task = tasks.Task('years', 'scores', 'spearman', examples, examples)
+    kind = finetune.kind_of(task, config.Finetuning())
+    rows = kind.rows(reader(), examples)
+    assert [float(row.targets['score']) for row in rows] == [-1, 1, -1, 1]
+    answers = kind.answers(np.array([[-1.0], [0.5]]), rows, examples)
+    assert [answer['score'] for answer in answers] == [1850, 1925]
+
+
 def test_batches_hold_every_row_once(rng):
     rows = [
         base.Row(np.ones(n, np.int32), {}, i)
