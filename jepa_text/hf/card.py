@@ -5,6 +5,7 @@ component.
 """
 
 import dataclasses
+import functools
 import re
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
@@ -167,6 +168,13 @@ def _usage(model, architecture, loader, name):
         yield (
             'It attends bidirectionally, so AutoModelForCausalLM returns logits, but '
             'cannot generate.'
+        )
+    read = functools.partial(model.tokenizer.backend.encode, add_special_tokens=False)
+    is_other = read(['a', 'b'], is_pretokenized=True).ids != read('a b').ids
+    if loader.endswith('TokenClassification') and is_other:
+        yield (
+            'With `is_split_into_words=True`, give each word but the first with the '
+            'space before it: the tokenizer adds none.'
         )
     if center := getattr(model.kind, 'center', 0):
         yield f'The score of a text is its logit + {center!r}: the class has no bias.'

@@ -108,6 +108,8 @@ def test_exported_models_give_the_same_answers(tmp_path, family, name):
     assert config_of(tmp_path / 'out')['architectures'] == [found['architecture']]
     again = load.load(f'hf:{tmp_path / "out"}')
     assert again.kind == model.kind and again.length == model.length
+    said = (tmp_path / 'out' / 'README.md').read_text()
+    assert ('the tokenizer adds none' in said) == (name == 'tags')
     alike_heads(again, model)
     if family in ('bert', 'modernbert'):
         answers = model.predict(*asked(name))
