@@ -105,7 +105,7 @@ class Scorer:
     def _rows(self, questions):
         """Returns a base.Row for each different masked text of the questions."""
         texts = [q.before + word + q.after for q in questions for word in q.words]
-        read = self.reader.encode(texts)
+        read = [*self.reader.encode(texts)]
         cut = sum(len(ids) > self.reader.room for ids, _ in read)
         truncation.warn(self._name, cut, len(texts), self.reader.length)
         read, rows = iter(read), []

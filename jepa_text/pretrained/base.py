@@ -52,28 +52,24 @@ class Reader:
         return self.length - len(self.begin) - len(self.end)
 
     def encode(self, texts, allow_empty=False):
-        """[(ids [n], offsets [n, 2])] of whole texts, without special tokens.
+        """Yields (ids [n], offsets [n, 2]) of whole texts, without special tokens.
 
         Offsets count characters. Raises ValueError for a text without tokens, unless
         `allow_empty` and a row has special tokens.
         """
-        backend, texts, read = self.tokenizer.backend, list(texts), []
-        # In parts, as encodings take several times the memory of these arrays.
+        backend, texts = self.tokenizer.backend, list(texts)
+        # In parts, as encodings take several times the memory of the texts.
         for start in range(0, len(texts), TOGETHER):
             part = texts[start : start + TOGETHER]
             with tokenizers.valid_unicode(texts):
                 encodings = backend.encode_batch(part, add_special_tokens=False)
-            read += (
-                (np.array(item.ids, np.int32), np.array(item.offsets).reshape(-1, 2))
-                for item in encodings
-            )
-        for number, (text, (ids, _)) in enumerate(zip(texts, read)):
-            if not len(ids) and not (allow_empty and self.begin + self.end):
-                raise ValueError(
-                    f'text {number} of {len(texts)}, from 0: the text {text!r} has no '
-                    'tokens to encode: leave it out.'
-                )
-        return read
+            for number, (text, item) in enumerate(zip(part, encodings), start):
+                if not item.ids and not (allow_empty and self.begin + self.end):
+                    raise ValueError(
+                        f'text {number} of {len(texts)}, from 0: the text {text!r} has '
+                        'no tokens to encode: leave it out.'
+                    )
+                yield np.array(item.ids, np.int32), np.array(item.offsets).reshape(-1, 2)
 
     def with_specials(self, ids):
         """The ids of a row: `ids`, truncated to fit, between the special tokens."""

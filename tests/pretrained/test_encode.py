@@ -43,7 +43,15 @@ def test_half_of_a_surrogate_pair_is_named(model):
             call('a\ud800')
     reader = base.Reader(model.tokenizer, *model.ends(), 64)
     with pytest.raises(ValueError, match=words):
-        reader.encode(['a', 'a\ud800'])
+        next(reader.encode(['a', 'a\ud800']))
+
+
+def test_tokens_of_texts_are_not_held_together(model, monkeypatch):
+    monkeypatch.setattr(base, 'TOGETHER', 2)
+    read = base.Reader(model.tokenizer, *model.ends(), 64).encode(['a', 'b', 'c', ''])
+    assert len([next(read) for _ in range(3)]) == 3
+    with pytest.raises(ValueError, match='text 3 of 4, from 0'):
+        next(read)
 
 
 @pytest.mark.parametrize('pool', draws.in_stages('mean', *OTHERS))

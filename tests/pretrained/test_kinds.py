@@ -162,7 +162,7 @@ def test_every_token_of_a_context_is_in_a_window():
     for row in rows:
         assert len(row.tokens) <= 40
         covered |= {tuple(pair) for pair in row.notes.offsets_L2 if pair[1] >= 0}
-    ids, offsets = reader().encode(['Question: What?\nContext: ' + CONTEXT])[0]
+    ((ids, offsets),) = reader().encode(['Question: What?\nContext: ' + CONTEXT])
     prompt = len('Question: What?\nContext: ')
     wanted = {(max(0, a - prompt), b - prompt) for a, b in offsets if b > prompt}
     assert covered == wanted
