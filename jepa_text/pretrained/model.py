@@ -40,8 +40,8 @@ class Pretrained:
     """
 
     network: Network
-    params: dict
-    tokenizer: tokenizers.Tokenizer
+    params: dict = dataclasses.field(repr=False)
+    tokenizer: tokenizers.Tokenizer = dataclasses.field(repr=False)
     length: int
     name: str = ''
     causal: bool = False

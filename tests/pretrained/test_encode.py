@@ -54,6 +54,10 @@ def test_tokens_of_texts_are_not_held_together(model, monkeypatch):
         next(read)
 
 
+def test_a_model_is_shown_without_its_vocabulary_and_parameters(model):
+    assert len(repr(model)) < 2000
+
+
 @pytest.mark.parametrize('pool', draws.in_stages('mean', *OTHERS))
 def test_vectors_do_not_depend_on_the_batch(model, pool):
     """Compares with one row without padding, and with other batches."""
