@@ -14,7 +14,9 @@ extras.package('sklearn', 'eval', 'jepa_text.sklearn')
 from sklearn import base  # noqa: E402
 
 
-class TextEncoder(base.TransformerMixin, base.BaseEstimator):
+class TextEncoder(
+    base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, base.BaseEstimator
+):
     """Texts -> vectors [N, D], for a Pipeline.
 
         make_pipeline(TextEncoder('runs/mine'), LogisticRegression()).fit(texts, labels)
@@ -42,7 +44,7 @@ class TextEncoder(base.TransformerMixin, base.BaseEstimator):
         """Loads the model; X and y are not read."""
         model = self.model
         self.model_ = load.load(model) if isinstance(model, str | os.PathLike) else model
-        self._given = model
+        self._given, self._n_features_out = model, self.model_.network.encoder.width
         return self
 
     def transform(self, X: Iterable[str]) -> np.ndarray:

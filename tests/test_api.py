@@ -11,7 +11,7 @@ import numpy as np
 import pandas
 import pytest
 from numpy.testing import assert_array_equal
-from sklearn import pipeline
+from sklearn import compose, pipeline
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -240,6 +240,11 @@ def test_vectors_are_a_step_of_scikit_learn(labeled, tmp_path):
     encoder = clone(jt.sklearn.TextEncoder(tmp_path / 'model', pool='max'))
     vectors_ND = encoder.fit_transform(frame.text)
     assert_array_equal(vectors_ND, model.encode(frame.text, pool='max'))
+    columns = compose.ColumnTransformer([('said', encoder, 'text')])
+    columns.set_output(transform='pandas')
+    table = columns.fit_transform(frame.set_axis(range(4, 20)))
+    assert_array_equal(table, vectors_ND)
+    assert table.index[0] == 4 and [*table][0] == 'said__textencoder0'
     other = dataclasses.replace(model, name='other', pool='max')
     assert encoder.set_params(model=other).transform(['a']).shape == vectors_ND[:1].shape
     assert encoder.model_ is other and clone(encoder).model is other
