@@ -68,7 +68,7 @@ def rows(path):
     if kind in ('jsonl', 'ndjson'):
         return (row for _, row in reading.objects(path, parse=_parse))
     if kind in ('tsv', 'csv'):
-        return iter(_cells(path, kind == 'tsv'))
+        return _cells(path, kind == 'tsv')
     if kind == 'json':
         return iter(_json(path))
     raise ValueError(f'{path} is not a supported file: its name must end in {_SHOWN}.')
@@ -253,7 +253,7 @@ def value(row, name, where):
 
 
 def _cells(path, is_tsv):
-    table, names, quoted = [], None, []
+    names, quoted = None, []
     for number, cells in reading.records(path, is_tsv):
         if names is None:
             names, present = cells, [name for name in cells if name]
@@ -277,15 +277,14 @@ def _cells(path, is_tsv):
                 f'{len(names)} columns: {", ".join(names)}.'
             )
         else:
-            table.append(dict(zip(names, cells)))
+            yield dict(zip(names, cells))
         quoted += filter(_QUOTED.fullmatch, cells if is_tsv else ())
     if quoted:
         warnings.warn(
             f'{path}: {len(quoted):,} cells in quotes are kept as they are, such as '
             f'{quoted[0]}. If a program quoted them, write the table as .csv or .jsonl.',
-            stacklevel=5,
+            stacklevel=4,
         )
-    return table
 
 
 def _parse(text):

@@ -67,6 +67,7 @@ QUOTED = [
 @pytest.mark.parametrize('text, rows, count', QUOTED)
 def test_quotes_in_a_tsv_are_text_which_is_said(text, rows, count, tmp_path, recwarn):
     path = write(tmp_path / 'set.tsv.gz', 'text\tlabel\n' + text)
+    assert next(tables.rows(path))['text'] == rows[0][0]  # reads, and says, no more
     assert [(row['text'], row['label']) for row in tables.read(path)] == rows
     said = [str(one.message) for one in recwarn]
     assert len(said) == bool(count)
