@@ -127,7 +127,7 @@ def pair_features(first_ND, second_ND):
 
     After InferSent (Conneau et al. 2017).
 
-    >>> pair_features(np.array([[1.0]]), np.array([[3.0]])).tolist()
+    >>> pair_features(np.uint8([[1]]), np.uint8([[3]])).tolist()
     [[1.0, 3.0, 2.0, 3.0]]
     """
     first_ND, second_ND = _pairs(first_ND, second_ND)
@@ -154,7 +154,9 @@ def _pairs(first_ND, second_ND):
             'Pairs need vectors of the same shape, but the shapes are '
             f'{first_ND.shape} and {second_ND.shape}.'
         )
-    return first_ND, second_ND
+    # At least float32: differences and products of int8 would wrap around.
+    kind = np.result_type(first_ND, second_ND, np.float32)
+    return first_ND.astype(kind, copy=False), second_ND.astype(kind, copy=False)
 
 
 def _checked(which, embeddings_ND, labels_N):
