@@ -24,6 +24,7 @@ FLIPPED_SEEDS = 8  # the smallest number for which sign flips can be significant
 _EXACT_PAIRS = 14  # up to here, all 2^n sign patterns are enumerated
 _FLIPS = 10_000  # random sign patterns above that
 _CHUNK = 4_000_000
+_ROUNDING = 1e-6  # of means of influences, which may leave their scale
 # Scales of means over examples, and their range.
 SCALES = {
     'share': (0.0, 1.0),
@@ -68,12 +69,15 @@ def mean_interval(values_N, scale, clusters=()):
     """
     values_N = np.asarray(values_N, np.float64)
     is_list = values_N.ndim == 1 and values_N.size and np.isfinite(values_N).all()
-    if scale not in SCALES or not is_list:
+    mean = float(values_N.mean()) if is_list else math.nan
+    least, most = SCALES.get(scale, (math.nan, math.nan))
+    if not least - _ROUNDING <= mean <= most + _ROUNDING:
         raise ValueError(
-            f'scale={scale!r}, values of shape {values_N.shape}: an interval needs a '
-            f'scale of {", ".join(SCALES)} and a list of finite values.'
+            f'scale={scale!r}, values of shape {values_N.shape}, mean {mean}: an '
+            'interval needs a list of finite values with a mean on its scale: share (0 '
+            'to 1, not percent), correlation (-1 to 1) or difference.'
         )
-    mean = float(np.clip(values_N.mean(), *SCALES[scale]))
+    mean = float(np.clip(mean, least, most))
     spread, freedom, count = variance(values_N, clusters)
     quantile = float(scipy.special.stdtrit(freedom, (1 + LEVEL) / 2))
     reach = quantile * math.sqrt(spread)

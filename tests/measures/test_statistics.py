@@ -233,6 +233,7 @@ def test_holm_rejects_step_by_step_as_published():
         (lambda s: s.mean_interval([1.0, np.nan], 'share'), 'a list of finite values'),
         (lambda s: s.mean_interval([], 'share'), r'values of shape \(0,\)'),
         (lambda s: s.mean_interval([1.0], 'shares'), "scale='shares'"),
+        (lambda s: s.mean_interval([85.0, 87.0], 'share'), 'mean 86.0: .* not percent'),
         (lambda s: s.two_level_interval([1.0, 2.0]), r'\[seeds, sentences\]'),
         (lambda s: s.two_level_interval([[1.0, np.inf]]), '1 values are not'),
         (lambda s: s.two_level_interval(np.zeros((3, 0))), r'shape is \(3, 0\)'),
