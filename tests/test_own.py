@@ -283,6 +283,11 @@ FEWER = """class Fewer(transformer.Transformer):
             hidden_BLD = super().__call__(*ids, **given)
             return (hidden_BLD, hidden_BLD[None]) if every_layer else hidden_BLD
 """
+TABLE = """class Table(transformer.Transformer):
+        def embed(self, tokens_BL, positions_BL):
+            from flax.linen import Embed
+            return Embed(self.vocab_size, self.width, name='embedding')(tokens_BL)
+"""
 FAULTS = [
     # file, what is replaced in it, by what, and the message
     ('rtd', ', {}\n', '\n', r'py\): ValueError: not enough values.*expected 3'),
@@ -320,6 +325,12 @@ FAULTS = [
         'return transformer.make(',
         FEWER + '    return Fewer(',
         r'must return hidden_BLD and depth . 1 layers',
+    ),
+    (
+        'model',
+        'return transformer.make(',
+        TABLE + '    return Table(',
+        r"must have a self.param\('embedding', ...\), \[vocab_size",
     ),
     ('balance', 'return Late', 'Late', 'make returned None, not a Balance'),
     ('balance', 'return self.top', 'return self.to', r'in share\): AttributeError'),

@@ -93,15 +93,21 @@ def user_code_of(recipe, phase):
     modules = resolve.user_modules([phase.section['objective'], model])
     if modules:
         with resolve.user_faults(modules):
-            recipe.cost(phase)
-            heldout.scorings([phase.network])
             if '.' in model['name']:
                 _check_layers(recipe, phase, model['name'])
+            recipe.cost(phase)
+            heldout.scorings([phase.network])
 
 
 def _check_layers(recipe, phase, name):
     """Layers are counted from the embedding, by analyses and some targets."""
     encoder, params = phase.network.encoder, recipe.shapes(phase).params['encoder']
+    if not hasattr(params.get('embedding'), 'shape'):
+        resolve.reject_user_code(
+            name,
+            "the encoder must have a self.param('embedding', ...), [vocab_size, width], "
+            'which plans, heads and controls read.',
+        )
     ids_BL = jax.ShapeDtypeStruct((3, phase.length), 'int32')
 
     def run(params, *ids):
