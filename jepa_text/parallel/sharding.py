@@ -113,7 +113,8 @@ def spec(path, shape, mesh):
             return PartitionSpec(*(_dividing(axis, size, mesh) for axis, size in pairs))
     raise ValueError(
         f'sharding.TABLE has no entry for {path!r} of shape {shape}; add one with the '
-        'mesh axis of each of its last axes.'
+        'mesh axis of each of its last axes, or give the layer a name that has one, such '
+        'as dense.'
     )
 
 
