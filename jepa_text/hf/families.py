@@ -319,6 +319,7 @@ _MODERNBERT = Family(
             ('token', 'question'), TaskClass(_MODERNBERT_HEAD, act='gelu_norm')
         ),
     },
+    unread=('is_decoder',),
 )
 
 _QWEN = dict(
@@ -362,6 +363,7 @@ FAMILIES = {
             'token': TaskClass(_CLASSIFIER),
         },
         causal=False,
+        unread=('is_decoder',),
         rms_norm_eps=1e-5,
         max_position_embeddings=8192,
         classifier_pooling='late',

@@ -254,11 +254,21 @@ def test_windows_are_converted_to_distances(case, window):
     assert [section[key] for section in found] == [*window, window[1]]
 
 
-@pytest.mark.parametrize('case', ['llama', 'eurobert'])
-def test_families_without_windows_ignore_the_config(folder, case):
-    """As in transformers, whose classes for these ignore it."""
-    imported = load.load(folder(case, sliding_window=2, use_sliding_window=True))
-    assert imported.section['window'] is None
+WINDOW = dict(sliding_window=2, use_sliding_window=True)
+
+
+@pytest.mark.parametrize(
+    'case, changes',
+    [
+        ('llama', WINDOW),
+        ('eurobert', WINDOW | dict(is_decoder=True)),
+        ('modernbert', dict(is_decoder=True)),
+    ],
+)
+def test_keys_that_a_family_does_not_read_are_ignored(folder, case, changes):
+    """As in transformers, whose classes for these ignore them."""
+    imported = load.load(folder(case, **changes))
+    assert imported.section.get('window') is None
     check_logits(imported, expected(case))
 
 
