@@ -40,7 +40,7 @@ def read(folder):
     """The Pooling of a folder of sentence-transformers; None for CrossEncoder and others.
 
     Raises ValueError for an unsupported module or pooling, and if the folder configures
-    preprocessing of texts.
+    changes to texts or vectors.
     """
     folder = Path(folder)
     if not files.is_file(folder / 'modules.json'):
@@ -57,18 +57,20 @@ def read(folder):
     section = files.read_json(folder / kinds['Pooling'] / 'config.json')
     file = next((name for name in OWN if _optional(folder / name)), OWN[0])
     own = _optional(folder / file)
-    prompts = _optional(folder / 'config_sentence_transformers.json')
-    name, given = prompts.get('default_prompt_name'), prompts.get('prompts')
+    whole = _optional(folder / 'config_sentence_transformers.json')
+    name, given = whole.get('default_prompt_name'), whole.get('prompts')
+    kept = whole.get('truncate_dim')
     is_empty = isinstance(given, dict) and given.get(str(name)) == ''
     has_prompt = name is not None and not is_empty
     for is_used, what in (
         (own.get('do_lower_case'), 'lowercases texts (do_lower_case)'),
         (has_prompt, f'puts a prompt before texts (default_prompt_name={name!r})'),
+        (kept is not None, f'shortens vectors (truncate_dim={kept!r})'),
     ):
         if is_used:
             raise ValueError(
                 f'{folder} {what}, which is not supported: switch it off in its JSON '
-                'files, and change the texts yourself.'
+                'files, and do it yourself.'
             )
     return Pooling(
         pool=_pool(section, folder),
