@@ -60,12 +60,14 @@ def read(folder):
     whole = _optional(folder / 'config_sentence_transformers.json')
     name, given = whole.get('default_prompt_name'), whole.get('prompts')
     kept = whole.get('truncate_dim')
+    side = _optional(folder / 'tokenizer_config.json').get('truncation_side')
     is_empty = isinstance(given, dict) and given.get(str(name)) == ''
     has_prompt = name is not None and not is_empty
     for is_used, what in (
         (own.get('do_lower_case'), 'lowercases texts (do_lower_case)'),
         (has_prompt, f'puts a prompt before texts (default_prompt_name={name!r})'),
         (kept is not None, f'shortens vectors (truncate_dim={kept!r})'),
+        (side == 'left', "cuts the beginnings of long texts (truncation_side='left')"),
     ):
         if is_used:
             raise ValueError(

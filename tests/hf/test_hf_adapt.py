@@ -213,6 +213,7 @@ UNREADABLE = [
     ('sentence_bert_config.json', dict(do_lower_case=True), 'lowercases.*switch it off'),
     (PROMPTS, FIND, "a prompt before texts .default_prompt_name='query'.*switch it off"),
     (PROMPTS, dict(truncate_dim=8), 'shortens vectors .truncate_dim=8.*do it yourself'),
+    ('tokenizer_config.json', dict(truncation_side='left'), 'cuts the beginnings'),
     (PROMPTS, FIND | dict(prompts=[1]), 'a prompt before texts'),
     (PROMPTS, FIND | dict(default_prompt_name={}), 'a prompt before texts'),
 ]
