@@ -157,11 +157,13 @@ class Examination(Measurement):
         (validation, _, said), (test, predictions, others) = found
         outcome |= {'validation': validation.by_mode, 'test': test.by_mode}
         # With few examples, all answers of one split may be the same by chance.
-        parts = self.task.validation, self.task.test
-        targets = {_hashable(target) for part in parts for target in part.target}
-        is_constant = len(said | others) == 1 < len(targets)
+        is_constant = len(said | others) == 1 < len(self._targets())
         outcome['status'] = 'collapsed' if is_constant else 'done'
         return outcome, (test.per_instance, predictions)
+
+    def _targets(self):
+        parts = self.task.validation, self.task.test
+        return {_hashable(target) for part in parts for target in part.target}
 
     def measured(self, split, params):
         """Returns (Measured, predictions, the set of different predictions); None if the
